@@ -34,6 +34,7 @@ var layers = []layer{
 		"internal/gitpack",
 		"internal/histogram",
 		"internal/jwks",
+		"internal/negotiate",
 		"internal/patch",
 		"internal/scim/document",
 		"internal/scope",

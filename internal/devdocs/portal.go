@@ -20,6 +20,8 @@ import (
 	"sync"
 
 	"golang.org/x/text/language"
+
+	"github.com/gatehouse-dev/gatehouse/internal/negotiate"
 )
 
 // Root is the path of the portal.
@@ -137,12 +139,12 @@ func pack(media string, body []byte) (*page, error) {
 func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
 	h := w.Header()
 	body, tag := p.packed, `"`+p.tag+`-gz"`
-	gz := takesGzip(req.Header.Get("Accept-Encoding"))
+	gz := negotiate.TakesGzip(req.Header.Values("Accept-Encoding"))
 	if !gz {
 		tag = `"` + p.tag + `"`
 	}
 	h.Set("ETag", tag)
-	if status == http.StatusOK && strings.Contains(req.Header.Get("If-None-Match"), tag) {
+	if status == http.StatusOK && negotiate.Matches(req.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -164,23 +166,6 @@ func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
 	if req.Method != http.MethodHead {
 		_, _ = w.Write(body) // the peer may have gone
 	}
-}
-
-// takesGzip reports whether Accept-Encoding has gzip or * with a weight other than 0 (RFC 9110,
-// section 12.5.3).
-func takesGzip(accept string) bool {
-	for one := range strings.SplitSeq(accept, ",") {
-		name, params, _ := strings.Cut(one, ";")
-		name = strings.ToLower(strings.TrimSpace(name))
-		if name != "gzip" && name != "*" {
-			continue
-		}
-		_, weight, found := strings.Cut(strings.ReplaceAll(params, " ", ""), "q=")
-		if q, err := strconv.ParseFloat(weight, 64); !found || err == nil && q > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // assets are the script, the style sheet and the icon. names maps the name of a file to its name in

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/negotiate"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 )
 
@@ -48,7 +48,7 @@ func (r *Router) ServeDocument(w http.ResponseWriter, req *http.Request, family,
 	h := w.Header()
 	h["Cache-Control"] = []string{"no-cache"}
 	h["Etag"] = []string{e.ETag}
-	if slices.Contains(req.Header["If-None-Match"], e.ETag) {
+	if negotiate.Matches(req.Header["If-None-Match"], e.ETag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

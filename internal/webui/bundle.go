@@ -14,6 +14,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/negotiate"
 )
 
 // nonceMark is the placeholder for the nonce of the answer in the built page.
@@ -105,13 +107,13 @@ func (f *file) serve(w http.ResponseWriter, req *http.Request) {
 	body, tag := f.plain, `"`+f.tag+`"`
 	if f.packed != nil {
 		h.Set("Vary", "Accept-Encoding")
-		if takesGzip(req.Header.Values("Accept-Encoding")) {
+		if negotiate.TakesGzip(req.Header.Values("Accept-Encoding")) {
 			body, tag = f.packed, `"`+f.tag+`-gz"`
 			h.Set("Content-Encoding", "gzip")
 		}
 	}
 	h.Set("ETag", tag)
-	if matches(req.Header.Values("If-None-Match"), tag) {
+	if negotiate.Matches(req.Header.Values("If-None-Match"), tag) {
 		h.Del("Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -140,39 +142,4 @@ func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "+
 		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types default")
 	answer(w, req, http.StatusOK, htmlMedia, bytes.Join(b.index, []byte(nonce)))
-}
-
-// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, section 12.5.3): it names gzip
-// or *, with a weight other than 0.
-func takesGzip(values []string) bool {
-	star := false
-	for _, one := range strings.Split(strings.Join(values, ","), ",") {
-		name, params, _ := strings.Cut(one, ";")
-		q := 1.0
-		if _, weight, ok := strings.Cut(strings.ToLower(strings.ReplaceAll(params, " ", "")), "q="); ok {
-			var err error
-			if q, err = strconv.ParseFloat(weight, 64); err != nil {
-				q = 0
-			}
-		}
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "gzip", "x-gzip":
-			return q > 0
-		case "*":
-			star = q > 0
-		}
-	}
-	return star
-}
-
-// matches reports whether If-None-Match names a tag. The comparison is weak (RFC 9110, section
-// 13.1.2).
-func matches(values []string, tag string) bool {
-	for _, one := range strings.Split(strings.Join(values, ","), ",") {
-		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
-		if one == tag || one == "*" {
-			return true
-		}
-	}
-	return false
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/negotiate"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -254,11 +255,9 @@ func (h *Handler) resourceFeed(w http.ResponseWriter, req *http.Request, sc scop
 		return
 	}
 	w.Header().Set("ETag", data.ETag)
-	for _, line := range req.Header.Values("If-None-Match") {
-		if strings.Contains(line, data.ETag) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	if negotiate.Matches(req.Header.Values("If-None-Match"), data.ETag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
 	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, data.JSON)
 }

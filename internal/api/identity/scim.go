@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/negotiate"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scim/document"
@@ -363,7 +363,7 @@ func (h *Handler) scimWriteResource(w http.ResponseWriter, req *http.Request, st
 			w.Header().Set("Location", location)
 		}
 	}
-	if req.Method == http.MethodGet && strings.Contains(req.Header.Get("If-None-Match"), tag) {
+	if req.Method == http.MethodGet && negotiate.Matches(req.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}

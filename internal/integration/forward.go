@@ -164,7 +164,8 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	var a answer
 	body, err := f.withCallback(ctx, tenant, it, p)
 	switch {
-	case errors.Is(err, errRunEnded): // the run ended meanwhile: do not send its message
+	case errors.Is(err, errRunEnded): // nothing is sent, so nothing is known of the system
+		return f.Stores.Write(ctx, tenant, func(tx *db.Tx) error { return deleteMessage(ctx, tx, p.message.ID) })
 	case err != nil:
 		return err
 	default:

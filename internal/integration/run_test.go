@@ -210,6 +210,40 @@ func TestAnswerBeforeAcceptance(t *testing.T) {
 	})
 }
 
+// TestEndedRunIsNotSent checks that the message of a run that has ended is dropped, and says nothing
+// about the system: a system that is down stays down, and a run that was not sent has not started.
+func TestEndedRunIsNotSent(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b, e := newBench(t, c), newEngine(t)
+		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
+		e.set(500)
+		b.queue(it.ID, "one")
+		for range outage {
+			b.turn("a", it.ID)
+			b.move(longestWait)
+		}
+		b.audited("INTEGRATION_FAILING", 1)
+		last := e.last(t)
+		if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, last.Data.Run, answerOf(last, RunFailed)); err != nil {
+			t.Fatal(err)
+		}
+		b.turn("a", it.ID)
+		if len(e.got) != outage {
+			t.Errorf("%d calls instead of %d", len(e.got), outage)
+		}
+		b.audited("INTEGRATION_RUN_STARTED", 0)
+		b.audited("INTEGRATION_RECOVERED", 0)
+		if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastSuccessAt != nil || got.Failures != outage {
+			t.Errorf("%+v, error %v", got, err)
+		}
+		e.set(202)
+		b.queue(it.ID, "two")
+		b.turn("a", it.ID)
+		b.audited("INTEGRATION_RUN_STARTED", 1)
+		b.audited("INTEGRATION_RECOVERED", 1)
+	})
+}
+
 // TestRunsWithoutAnswer checks that runs end if nobody answers, the message is not accepted, or the
 // integration gets another host.
 func TestRunsWithoutAnswer(t *testing.T) {

@@ -288,3 +288,36 @@ func TestBegin(t *testing.T) {
 	o.end("b", true)
 	begin("there is room again", "z", true)
 }
+
+// TestFilesFailAgain: a failure to read the certificate is new each time it begins, and known while
+// it lasts.
+func TestFilesFailAgain(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for _, name := range []string{certFile, keyFile} {
+		if err := os.WriteFile(name, []byte("not a certificate"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var f files
+	if _, changed, err := f.read(certFile, keyFile); !changed || err == nil {
+		t.Fatalf("the first reading: %t, %v", changed, err)
+	}
+	away := certFile + ".away"
+	for range 2 {
+		if err := os.Rename(certFile, away); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []bool{true, false} {
+			if _, fresh, err := f.read(certFile, keyFile); err == nil || fresh != want {
+				t.Errorf("the file is gone: new %t, want %t, error %v", fresh, want, err)
+			}
+		}
+		if err := os.Rename(away, certFile); err != nil {
+			t.Fatal(err)
+		}
+		if _, changed, err := f.read(certFile, keyFile); changed || err != nil {
+			t.Errorf("the file is back: %t, %v", changed, err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ func (f *files) read(certFile, keyFile string) (pair *tls.Certificate, changed b
 		return nil, f.fail(err), fmt.Errorf("GATEHOUSE_TLS_KEY: %w", err)
 	}
 	if bytes.Equal(certificate, f.certificate) && bytes.Equal(key, f.key) {
+		f.failed = "" // the files can be read again
 		return nil, false, nil
 	}
 	f.certificate, f.key, f.failed = certificate, key, ""

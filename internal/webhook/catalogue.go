@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"time"
@@ -223,7 +224,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 		return TestResult{}, fault.Invalidf("/event_type", "no such event type; GET /webhooks/event-types lists them")
 	}
 	random := make([]byte, 16)
-	if _, err := s.Random.Read(random); err != nil {
+	if _, err := io.ReadFull(s.Random, random); err != nil {
 		return TestResult{}, fault.Wrap(err, "generate an id")
 	}
 	example.Data["test"] = true

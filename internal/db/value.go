@@ -99,7 +99,7 @@ func text(s string) (any, error) {
 
 // ClockSkew is how far the clocks of replicas may differ, or a clock may be set back, without a
 // correction of what is stored.
-const ClockSkew = time.Hour
+const ClockSkew = 15 * time.Minute
 
 // LatestEnd returns the latest end of a lease of a length. A lease that ends later was granted before
 // a clock was set back by more than ClockSkew. It counts as expired, because its holder may be gone.

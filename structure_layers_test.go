@@ -66,9 +66,11 @@ var layers = []layer{
 	{"values", []string{
 		"internal/rego/value",
 	}},
-	{"shapes of modules, explanations as values", []string{
+	{"targets, masks, shapes of modules, explanations as values", []string{
+		"internal/rego/masking",
 		"internal/rego/reason",
 		"internal/rego/shape",
+		"internal/rego/target",
 	}},
 	{"what an evaluation may use", []string{
 		"internal/audit/actor",
@@ -97,7 +99,6 @@ var layers = []layer{
 		"internal/hint",
 		"internal/rego/bundle",
 		"internal/rego/explain",
-		"internal/rego/masking",
 	}},
 	{"uses of explanations", []string{
 		"internal/rego/suite",
@@ -266,6 +267,7 @@ var layers = []layer{
 // dataPlane is all that internal/enforce and its folders may import beside each
 // other: a bouncer needs no store.
 var dataPlane = []string{
+	"internal/audit/actor",
 	"internal/fault",
 	"internal/fold",
 	"internal/framing",
@@ -278,6 +280,7 @@ var dataPlane = []string{
 	"internal/rego/lang",
 	"internal/rego/masking",
 	"internal/rego/reason",
+	"internal/rego/target",
 	"internal/rego/value",
 	"internal/scope",
 	"internal/secret",

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/pip"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -289,7 +289,7 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 		if err != nil {
 			return access.Asked{}, err
 		}
-		var found *rego.Resource
+		var found *target.Resource
 		if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 			found = set.Resource(id)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -35,7 +36,7 @@ func newDesk(n int) *desk {
 					src := decision.Source{Revision: 1}
 					for i := range n {
 						id := int64(i + 1)
-						src.Resources = append(src.Resources, rego.Resource{ID: id, Name: fmt.Sprint("r", id), Type: "record", Path: fmt.Sprint("/r/", id)})
+						src.Resources = append(src.Resources, target.Resource{ID: id, Name: fmt.Sprint("r", id), Type: "record", Path: fmt.Sprint("/r/", id)})
 						text := fmt.Sprintf("package c%d\n\nallow if { input.action.name == \"read\"; input.user.id == \"u%d\" }", id, id)
 						src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: id, Name: fmt.Sprint("c", id), Version: 1, ResourceID: id}, Source: text})
 					}

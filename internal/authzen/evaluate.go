@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -24,7 +25,7 @@ type DecisionContext struct {
 	Reason        string                  `json:"reason,omitempty" doc:"The reason for the decision"`
 	Effect        string                  `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls returned"`
 	PolicyName    string                  `json:"policy_name,omitempty" doc:"The control that decided"`
-	Mask          []rego.MaskRule         `json:"mask,omitempty" doc:"What the PEP must mask in the data that it returns"`
+	Mask          []masking.MaskRule      `json:"mask,omitempty" doc:"What the PEP must mask in the data that it returns"`
 	RequestAccess *decision.RequestAccess `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 	Error         *ItemError              `json:"error,omitempty" doc:"Why the item could not be decided"`
 }

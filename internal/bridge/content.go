@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -23,7 +24,7 @@ import (
 // bouncers that it affects. Resources that no bouncer protects are skipped.
 type packs struct {
 	controls  map[*rego.Control][sha256.Size]byte
-	resources map[*rego.Resource]*delivered
+	resources map[*target.Resource]*delivered
 	groups    map[string]*group       // by the ids of the resources
 	data      map[string]digestedData // by the path below data
 	work      work
@@ -42,7 +43,7 @@ type work struct{ controls, resources, groups int }
 // delivered is a resource as bouncers get it, without the fields that do not concern
 // them.
 type delivered struct {
-	rego.Resource
+	target.Resource
 	sum [sha256.Size]byte
 }
 
@@ -54,13 +55,13 @@ type group struct {
 }
 
 func newPacks() packs {
-	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]digestedData{}}
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*target.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]digestedData{}}
 }
 
 // targets determines what each bouncer should run.
-func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
+func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*desiredBundle, error) {
 	round := f.packs.newRound(set)
-	out := make(map[int64]*target, len(r.list))
+	out := make(map[int64]*desiredBundle, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
 		ids := round.knownResources(append(slices.Clone(b.ResourceIDs), r.links[b.ID]...))
@@ -72,7 +73,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
-		t := &target{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
+		t := &desiredBundle{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
 		if t.hash, err = f.hashOf(ctx, t); err != nil {
 			return nil, err
 		}
@@ -109,7 +110,7 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 }
 
 // hashOf returns the hash of everything in a bouncer's bundle except its revision.
-func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
+func (f *feed) hashOf(ctx context.Context, t *desiredBundle) (string, error) {
 	h := sha256.New()
 	sum := t.packed.Sum()
 	h.Write(sum[:])
@@ -155,7 +156,7 @@ func (r *round) resource(id int64) *delivered {
 	d := r.old.resources[at]
 	if d == nil {
 		d = &delivered{Resource: *at}
-		d.Doc = without(at.Doc, "owner_email")
+		d.Doc = value.Without(at.Doc, "owner_email")
 		h := sha256.New()
 		writeResource(h, &d.Resource)
 		d.sum = [sha256.Size]byte(h.Sum(nil))
@@ -291,21 +292,6 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 
 // writeResource hashes every field of a resource that a bouncer uses. A change of a
 // field that is missing here would not reach any bouncer.
-func writeResource(h hash.Hash, res *rego.Resource) {
+func writeResource(h hash.Hash, res *target.Resource) {
 	_ = json.NewEncoder(h).Encode(res) // writing to a hash never fails
-}
-
-// without returns an object without one member.
-func without(doc value.Value, member string) value.Value {
-	if !doc.Get(member).Defined() {
-		return doc
-	}
-	var members []value.Member
-	doc.Each(func(k string, v value.Value) bool {
-		if k != member {
-			members = append(members, value.Member{Key: k, Value: v})
-		}
-		return true
-	})
-	return value.Object(members...)
 }

@@ -5,25 +5,25 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // The digest of a resource covers every field that the matcher uses. Bouncers get no new bundle for
 // changes of other fields.
 func TestResourceDigestTellsEveryMember(t *testing.T) {
-	digest := func(r rego.Resource) [sha256.Size]byte {
+	digest := func(r target.Resource) [sha256.Size]byte {
 		h := sha256.New()
 		writeResource(h, &r)
 		return [sha256.Size]byte(h.Sum(nil))
 	}
 	doc := value.Object(value.Member{Key: "id", Value: value.Int(1)})
-	plain := digest(rego.Resource{ID: 1, Doc: doc})
-	for i, f := range reflect.VisibleFields(reflect.TypeFor[rego.Resource]()) {
-		if !f.IsExported() { // derived from the other fields
+	plain := digest(target.Resource{ID: 1, Doc: doc})
+	for i, f := range reflect.VisibleFields(reflect.TypeFor[target.Resource]()) {
+		if f.Tag.Get("json") == "-" { // derived from the other fields
 			continue
 		}
-		r := rego.Resource{ID: 1, Doc: doc}
+		r := target.Resource{ID: 1, Doc: doc}
 		switch at := reflect.ValueOf(&r).Elem().Field(i).Addr().Interface().(type) {
 		case *int64:
 			*at = 2

@@ -59,7 +59,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 
 // current returns the current target of a bouncer, and the revisions of the store that it reflects.
 // It refreshes the feed if the store has changed.
-func (f *feed) current(ctx context.Context, id int64) (*target, Copy, error) {
+func (f *feed) current(ctx context.Context, id int64) (*desiredBundle, Copy, error) {
 	f.used.Store(f.svc.cfg.Now().Unix())
 	round := f.rounds.Load()
 	moved, err := f.stale(ctx)

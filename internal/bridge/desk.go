@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// target is the bundle that a bouncer should run.
-type target struct {
+// desiredBundle is the bundle that a bouncer should run.
+type desiredBundle struct {
 	revision    int64
 	publishedAt time.Time
 	hash        string
@@ -36,7 +36,7 @@ type desk struct {
 	awaited      bool          // the token is new, and no request has used it yet
 	changed      chan struct{} // closed when target or token changes, then renewed
 	gone         bool          // the bouncer was deleted, or its tenant is not served
-	target       *target
+	target       *desiredBundle
 	active       int64 // the revision that it runs, as far as known
 	waitingPolls int
 
@@ -85,7 +85,7 @@ func (d *desk) wake() {
 
 // install applies the result of a refresh. It reports whether the token of a known
 // bouncer has changed.
-func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (rotated bool) {
+func (d *desk) install(b *bouncer.Bouncer, t *desiredBundle, stored bouncer.Bundle) (rotated bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rotated = d.token != "" && d.token != b.TokenDigest
@@ -226,7 +226,7 @@ func (d *desk) stopWaiting() {
 	d.mu.Unlock()
 }
 
-func (d *desk) currentTarget() *target {
+func (d *desk) currentTarget() *desiredBundle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.target

@@ -280,7 +280,7 @@ func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bounc
 }
 
 // install passes the targets to the desks, which wake their waiting polls.
-func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*target) {
+func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*desiredBundle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.loaded, f.served, f.set, f.bouncers = true, true, set, r.bouncers

@@ -16,7 +16,7 @@ import (
 type entry struct {
 	seen      time.Time     // zero: unchanged
 	interval  time.Duration // the interval of its polls; 0: unchanged
-	sent      *target
+	sent      *desiredBundle
 	activated int64
 	refused   int64
 	why       []bouncer.Refusal

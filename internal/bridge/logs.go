@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -134,7 +134,7 @@ type intake struct {
 	feed    *feed
 	bouncer int64
 	body    bodyReader
-	levels  map[int64]rego.Resource
+	levels  map[int64]target.Resource
 	batch   []audit.Decision
 	ran     [][]int64 // the controls that were evaluated, for each event in batch
 	out     Intake
@@ -378,7 +378,7 @@ func (in *intake) subject(d *audit.Decision, input []byte) {
 // value only counts if the resource has none.
 func (in *intake) level(d *audit.Decision, said string) {
 	if in.levels == nil {
-		in.levels = map[int64]rego.Resource{}
+		in.levels = map[int64]target.Resource{}
 		if set := in.feed.currentSet(); set != nil {
 			for _, r := range set.Resources() {
 				in.levels[r.ID] = r

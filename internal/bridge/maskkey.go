@@ -107,7 +107,7 @@ func (s *Service) firstMaskKey(ctx context.Context, store *db.DB, tenantID scope
 // metaFor returns the bouncer's part of the manifest with the key of the tenant's masks. Only the
 // holder of the bouncer's token can decrypt the key, because a stock OPA shows the manifest to
 // everybody who asks.
-func (t *target) metaFor(tenantID scope.TenantID, bearer string) (value.Value, error) {
+func (t *desiredBundle) metaFor(tenantID scope.TenantID, bearer string) (value.Value, error) {
 	sealed, err := t.masks.key.SealFor(bearer, masking.KeyPlace(string(tenantID), t.masks.id))
 	if err != nil {
 		return value.Value{}, err

@@ -71,7 +71,7 @@ func document(set *rego.Set, only []int64) Data {
 	}
 	var members []value.Member
 	for _, id := range ids() {
-		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: without(set.Resource(id).Doc, "owner_email")})
+		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: value.Without(set.Resource(id).Doc, "owner_email")})
 	}
 	body := value.Object(members...).AppendJSON(nil)
 	sum := sha256.Sum256(body)

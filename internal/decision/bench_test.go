@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -95,7 +96,7 @@ func service(cached bool) *decision.Service {
 			Load: func(context.Context, scope.TenantID, scope.Env) (decision.Source, error) {
 				return decision.Source{
 					Revision: 1, Controls: []decision.ControlText{{Meta: rego.Meta{ID: 1, Name: "abac", Version: 1}, Source: abac}},
-					Resources: []rego.Resource{{ID: 1, Name: "records", Type: "api", Path: "/records/*", Doc: doc}},
+					Resources: []target.Resource{{ID: 1, Name: "records", Type: "api", Path: "/records/*", Doc: doc}},
 				}, nil
 			},
 			Now: now, Idle: time.Hour,

@@ -16,6 +16,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -24,26 +26,26 @@ const MaxBulk = 1000
 
 // Result is the answer to a decision request.
 type Result struct {
-	Decision         string          `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: except the masked parts), else DENY"`
-	Reason           string          `json:"reason" doc:"The reason in words; the control's own reason if it gives one"`
-	PolicyName       *string         `json:"policy_name" nullable:"true" doc:"The control that decided; null when none matched"`
-	EvaluationTimeMS float64         `json:"evaluation_time_ms" doc:"Time the evaluation took, in milliseconds"`
-	CacheHit         bool            `json:"cache_hit" doc:"True when the answer came from the decision cache"`
-	DecisionID       string          `json:"decision_id" doc:"Identifies this decision in the audit"`
-	Timestamp        time.Time       `json:"timestamp" doc:"When it was decided, UTC"`
-	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: what the PEP must mask"`
-	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
+	Decision         string             `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: except the masked parts), else DENY"`
+	Reason           string             `json:"reason" doc:"The reason in words; the control's own reason if it gives one"`
+	PolicyName       *string            `json:"policy_name" nullable:"true" doc:"The control that decided; null when none matched"`
+	EvaluationTimeMS float64            `json:"evaluation_time_ms" doc:"Time the evaluation took, in milliseconds"`
+	CacheHit         bool               `json:"cache_hit" doc:"True when the answer came from the decision cache"`
+	DecisionID       string             `json:"decision_id" doc:"Identifies this decision in the audit"`
+	Timestamp        time.Time          `json:"timestamp" doc:"When it was decided, UTC"`
+	Mask             []masking.MaskRule `json:"mask,omitempty" doc:"For MASK: what the PEP must mask"`
+	RequestAccess    *RequestAccess     `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
 
 // BulkResult is the answer to one item of a bulk call.
 type BulkResult struct {
-	DecisionID       string          `json:"decision_id" doc:"The id that the caller sent, or a generated one"`
-	AuditID          string          `json:"audit_id" doc:"Identifies this decision in the audit; unlike decision_id, it is unique"`
-	Decision         string          `json:"decision" enum:"PERMIT,DENY"`
-	Reason           string          `json:"reason"`
-	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
-	Mask             []rego.MaskRule `json:"mask,omitempty"`
-	RequestAccess    *RequestAccess  `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
+	DecisionID       string             `json:"decision_id" doc:"The id that the caller sent, or a generated one"`
+	AuditID          string             `json:"audit_id" doc:"Identifies this decision in the audit; unlike decision_id, it is unique"`
+	Decision         string             `json:"decision" enum:"PERMIT,DENY"`
+	Reason           string             `json:"reason"`
+	EvaluationTimeMS float64            `json:"evaluation_time_ms"`
+	Mask             []masking.MaskRule `json:"mask,omitempty"`
+	RequestAccess    *RequestAccess     `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
 
 // Bulk is the answer to a bulk call.
@@ -58,7 +60,7 @@ type Source struct {
 	Controls []ControlText
 	// Libraries are the libraries that controls may import.
 	Libraries []lang.Library
-	Resources []rego.Resource
+	Resources []target.Resource
 	// PIP is data.pip: the data of connected sources by connection name.
 	PIP value.Value
 	// Grants is data.grants: the grants of access by subject.
@@ -69,7 +71,7 @@ type Source struct {
 type Delta struct {
 	Revision int64
 	// Resources are those that are new or changed, RemovedResources those that were removed.
-	Resources        []rego.Resource
+	Resources        []target.Resource
 	RemovedResources []int64
 	// Rest is set when something other than resources and data.pip changed. Controls are then new or
 	// changed, RemovedControls removed; Libraries are all that controls may import.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -62,7 +62,7 @@ func (b *Bulk) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-func appendMask(dst []byte, rules []rego.MaskRule) []byte {
+func appendMask(dst []byte, rules []masking.MaskRule) []byte {
 	if len(rules) == 0 {
 		return dst
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -37,7 +38,7 @@ func newClerk(t *testing.T, doc string, sources ...string) *clerk {
 	c.NewID = func() string { n++; return fmt.Sprint("own-", n) }
 	c.Snapshots.Load = func(_ context.Context, _ scope.TenantID, env scope.Env) (decision.Source, error) {
 		c.asked = append(c.asked, env)
-		src := decision.Source{Revision: 1, Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
+		src := decision.Source{Revision: 1, Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
 		for i, text := range sources {
 			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: int64(i + 1), Name: fmt.Sprint("c", i+1), Version: 1}, Source: text})
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -25,7 +26,7 @@ import (
 // world is what a store would hold: the truth, and what each revision touched.
 type world struct {
 	revision  int64
-	resources map[int64]rego.Resource
+	resources map[int64]target.Resource
 	controls  map[int64]decision.ControlText
 	touched   map[int64][]int64 // revision → resources; none: something else
 	noted     map[int64][]int64 // revision → controls; none: something else
@@ -37,7 +38,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{resources: map[int64]rego.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}, noted: map[int64][]int64{}}
+	return &world{resources: map[int64]target.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}, noted: map[int64][]int64{}}
 }
 
 func (w *world) texts() []decision.ControlText {
@@ -126,12 +127,12 @@ func (w *world) note(s *decision.Snapshots, told bool, id int64) {
 	}
 }
 
-func made(id int64, name, host, path, level string) rego.Resource {
+func made(id int64, name, host, path, level string) target.Resource {
 	doc, err := value.FromAny(map[string]any{"id": id, "name": name, "level": level, "path": path})
 	if err != nil {
 		panic(err)
 	}
-	return rego.Resource{ID: id, Name: name, Type: "api", Host: host, Path: path, Doc: doc}
+	return target.Resource{ID: id, Name: name, Type: "api", Host: host, Path: path, Doc: doc}
 }
 
 func text(id, version, resource int64, level string) decision.ControlText {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // reported is a host as bouncers report it.
@@ -62,7 +62,7 @@ func TestNotice(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			p, app := newPlane(t), newApplication(t, nil)
 			g := newRegistry(t, p)
-			p.publish(policySet{revision: 1, mode: mode, controls: []control{{1, 0, adminOnly}}, resources: []rego.Resource{
+			p.publish(policySet{revision: 1, mode: mode, controls: []control{{1, 0, adminOnly}}, resources: []target.Resource{
 				{ID: 1, Type: "api", Host: "known.example:8443", Path: "/x"}, {ID: 2, Type: "api", Path: "/anywhere"},
 			}})
 			b := start(t, p, app.URL, nil).at(t, 1)

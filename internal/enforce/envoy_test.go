@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // envoy asks a bouncer over gRPC, as Envoy does.
@@ -117,7 +117,7 @@ func TestExtAuthz(t *testing.T) {
 		{2, 9, "package pinned\n\nallow := false\n\nreason := \"pinned\"\n"},
 		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{4, 0, "package told\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/told\"\n"},
-	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
+	}, resources: []target.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
 	b, e := grpcBouncer(t, p, nil)
 	b.at(t, 1)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
@@ -237,7 +237,7 @@ allow := false if {
 // body.
 func TestExtAuthzBody(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
 	b, e := grpcBouncer(t, p, nil)
 	b.at(t, 1)
 	const good = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
@@ -281,7 +281,7 @@ default allow := true
 allow := false if input.mcp.tool == "drop_table"
 
 reason := "not this tool" if not allow
-`}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
+`}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
 	b, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	b.at(t, 1)
 	call := func(tool string) (string, *authv3.CheckRequest) {
@@ -382,7 +382,7 @@ func TestExtAuthzPeers(t *testing.T) {
 // TestExtAuthzHTTP checks the HTTP variant, which never refuses with 5xx.
 func TestExtAuthzHTTP(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []rego.Resource{
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []target.Resource{
 		{ID: 5, Type: "api", Path: "/v1/**"}, {ID: 6, Type: "api", Host: "nowhere.example", Path: "/x"},
 	}})
 	app := newApplication(t, nil)

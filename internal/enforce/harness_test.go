@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -30,7 +31,7 @@ import (
 type policySet struct {
 	revision  int
 	controls  []control
-	resources []rego.Resource
+	resources []target.Resource
 	mode      string
 	config    map[string]any
 	bouncer   int

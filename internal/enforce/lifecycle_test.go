@@ -14,8 +14,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // On the first start without a control plane, enforce mode answers only 503. Shadow mode, if the
@@ -79,7 +79,7 @@ func TestControlErrorsFailClosed(t *testing.T) {
 func TestDefaultAction(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
-	other := []rego.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
+	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
 	p.publish(policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
@@ -130,7 +130,7 @@ func TestHiddenReason(t *testing.T) {
 	set := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}}}
 	levels := []string{"basic", "detailed", "comprehensive"}
 	for i, level := range levels {
-		set.resources = append(set.resources, rego.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
+		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
 	p.publish(set)
 	b := start(t, p, app.URL, nil).at(t, 1)
@@ -397,7 +397,7 @@ func TestAuditLevels(t *testing.T) {
 	set.revision, set.mode = 1, "enforce"
 	set.config = map[string]any{"headers": []string{"x-channel"}}
 	for i, level := range []string{"none", "basic", "detailed"} {
-		set.resources = append(set.resources, rego.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
+		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
 	set.controls = []control{{id: 1, source: allowAll}}
 	p.publish(set)

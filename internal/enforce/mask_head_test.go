@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // Masks of the head remove or replace fields in answers, in their trailers, and in answers without
@@ -153,7 +153,7 @@ func TestApplicationCannotSetBouncerFields(t *testing.T) {
 	})
 	p := newPlane(t)
 	p.publish(policySet{
-		revision: 1, mode: "enforce", resources: []rego.Resource{{ID: 5, Name: "m", Path: "/masked"}},
+		revision: 1, mode: "enforce", resources: []target.Resource{{ID: 5, Name: "m", Path: "/masked"}},
 		controls: []control{{id: 1, source: "package open\n\nallow := true\n"}, {id: 2, resource: 5, source: maskSSN}},
 	})
 	b := start(t, p, app.URL, nil).at(t, 1)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestNoMessageIsOverlooked sends bodies that some MCP server may read as a call of delete_db.
@@ -101,7 +101,7 @@ func TestNoWebSocketToTools(t *testing.T) {
 	p := newPlane(t)
 	policies := policySet{
 		revision: 1, mode: "enforce",
-		resources: []rego.Resource{
+		resources: []target.Resource{
 			{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)},
 			{ID: 6, Type: "api", Path: "/app/**", Doc: doc(t, `{}`)},
 			{ID: 7, Type: "llm", Path: "/v1/**", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // guard refuses tools that delete, unless the caller is an admin.
@@ -63,11 +63,11 @@ func (v vouched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-var mcpResource = rego.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
+var mcpResource = target.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
 
 func guarded(revision int, mode string, extra ...control) policySet {
 	return policySet{
-		revision: revision, mode: mode, resources: []rego.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
+		revision: revision, mode: mode, resources: []target.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
 		config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
 	}
 }

@@ -15,7 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -88,7 +88,7 @@ func startWithTemplates(t *testing.T, h http.Handler) *running {
 	p := newPlane(t)
 	p.publish(policySet{
 		revision: 1, mode: "enforce",
-		resources: []rego.Resource{{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}},
+		resources: []target.Resource{{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}},
 		controls:  []control{{id: 1, source: templateSource(t, "MCP_TOOL_AUTH"), resource: 5}, {id: 2, source: templateSource(t, "MCP_DESTRUCTIVE_ACTION_GUARD"), resource: 5}},
 		config:    map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // inFlight is the number of requests that are held at once.
@@ -68,7 +68,7 @@ func TestMemoryInFlight(t *testing.T) {
 				held.hold()
 			})
 			p := newPlane(t)
-			p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tc.source, resource: 5}}, resources: []rego.Resource{{ID: 5, Type: "llm", Path: "/**", AuditLevel: "detailed"}}})
+			p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tc.source, resource: 5}}, resources: []target.Resource{{ID: 5, Type: "llm", Path: "/**", AuditLevel: "detailed"}}})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			before := heap()
 			var all sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // pathForms are ways to write /admin/secret, or something near it (hardening
@@ -139,7 +139,7 @@ func TestPathForms(t *testing.T) {
 			p := newPlane(t)
 			p.publish(policySet{
 				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: tellPath}},
-				resources: []rego.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
+				resources: []target.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			var forwarded, refused int

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestBothReadingsAreInspected checks a path that names two resources, one as it is spelled and one
@@ -14,10 +14,10 @@ func TestBothReadingsAreInspected(t *testing.T) {
 	const open, deny = "package open\n\nallow := true\n", "package closed\n\nallow := false\n"
 	const noLLM = "package model\n\ndefault allow := false\n\nallow if not input.llm\n"
 	const noMCP = "package tools\n\ndefault allow := false\n\nallow if not input.mcp\n"
-	model := rego.Resource{ID: 1, Type: "llm", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)}
-	server := rego.Resource{ID: 1, Type: "mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}
+	model := target.Resource{ID: 1, Type: "llm", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)}
+	server := target.Resource{ID: 1, Type: "mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}
 	for name, tc := range map[string]struct {
-		guarded        rego.Resource
+		guarded        target.Resource
 		at, other      string // paths of the guarded resource and of the one beside it
 		source, beside string
 		kind, body     string
@@ -36,7 +36,7 @@ func TestBothReadingsAreInspected(t *testing.T) {
 			guarded.Path = tc.at
 			app, p := newApplication(t, nil), newPlane(t)
 			p.publish(policySet{
-				revision: 1, mode: "enforce", resources: []rego.Resource{guarded, {ID: 2, Type: "api", Path: tc.other}},
+				revision: 1, mode: "enforce", resources: []target.Resource{guarded, {ID: 2, Type: "api", Path: tc.other}},
 				controls: []control{{1, 1, tc.source}, {2, 2, tc.beside}, {3, 1, "package reads\n\nallow := true\n\nused := input.mcp.method\n"}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestRecordedAsMasked checks that records do not contain what a mask of the request hides, in either
@@ -34,7 +34,7 @@ used if input.mcp.arguments
 			p := newPlane(t)
 			p.publish(policySet{
 				revision: 1, mode: mode, controls: []control{{id: 1, source: source, resource: 5}},
-				resources: []rego.Resource{{ID: 5, Type: "api", Path: "/**", AuditLevel: level}},
+				resources: []target.Resource{{ID: 5, Type: "api", Path: "/**", AuditLevel: level}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			for _, body := range []string{

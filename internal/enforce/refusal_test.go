@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // modelCalls are requests of the providers' clients, and the error form that each client reads.
@@ -74,7 +74,7 @@ func readError(dialect string, status int, header http.Header, text string) stri
 // TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
 // refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
-	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
+	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	never := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
 	gone := newApplication(t, nil)

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // guardOrders denies everything below /orders and permits the rest.
 func guardOrders(t testing.TB, p *plane, matching string) {
 	p.publish(policySet{
 		revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll}},
-		resources: []rego.Resource{
+		resources: []target.Resource{
 			{ID: 5, Type: "api", Path: "/orders/**", PathMatching: matching, Doc: doc(t, `{"id":5}`)},
 			{ID: 6, Type: "api", Path: "/**", Doc: doc(t, `{"id":6}`)},
 		},
@@ -37,7 +37,7 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 // spellings belong to the resources that they name.
 func TestExactPaths(t *testing.T) {
 	app := newApplication(t, nil)
-	for matching, others := range map[string]int{"": 403, rego.PathExact: 200} {
+	for matching, others := range map[string]int{"": 403, target.PathExact: 200} {
 		p := newPlane(t)
 		guardOrders(t, p, matching)
 		b := start(t, p, app.URL, nil).at(t, 1)
@@ -65,7 +65,7 @@ func TestBothReadings(t *testing.T) {
 			{id: 3, source: "package tools\n\nallow if input.mcp.tool == \"read\"\n", resource: 8},
 			{id: 4, source: allowAll, resource: 9},
 		},
-		resources: []rego.Resource{
+		resources: []target.Resource{
 			{ID: 5, Type: "api", Path: "/users/**", Doc: doc(t, `{"id":5}`)},
 			{ID: 6, Type: "api", Path: "/users/guest/**", Doc: doc(t, `{"id":6}`)},
 			{ID: 7, Type: "api", Path: "/users/public/**", Doc: doc(t, `{"id":7}`)},

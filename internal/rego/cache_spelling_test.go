@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -128,7 +129,7 @@ func TestCacheTellsSpellingsApart(t *testing.T) {
 func spellingSet(controls ...*Control) *Set {
 	return NewSet(SetSpec{
 		Revision: 1, Controls: controls,
-		Resources: []Resource{{ID: 1, Name: "one", Type: "api", Doc: mustDecode2(`{"name":"frozen","attributes":{"kept":1.0}}`)}},
+		Resources: []target.Resource{{ID: 1, Name: "one", Type: "api", Doc: mustDecode2(`{"name":"frozen","attributes":{"kept":1.0}}`)}},
 		PIP:       mustDecode2(`{"h":{"1":"one","1.0":"oned","0":"zero","-0":"minus","1e0":"exp","":"empty"},"list":["zeroth","first"]}`),
 	})
 }

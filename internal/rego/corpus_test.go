@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -92,7 +93,7 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 	f := corpusFile{name: name}
 	var set struct {
 		Controls  map[string]rego.Meta `json:"controls"`
-		Resources []rego.Resource      `json:"resources"`
+		Resources []target.Resource    `json:"resources"`
 		PIP       value.Value          `json:"pip"`
 	}
 	if text, ok := files["set.json"]; ok {

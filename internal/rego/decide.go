@@ -8,6 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // Options are the settings of one decision.
@@ -52,9 +54,9 @@ type Decision struct {
 	PolicyVersion int64
 	// Mask is set with the effect MASK: the paths of all controls, united, each
 	// with the strictest strategy, sorted by path.
-	Mask []MaskRule
+	Mask []masking.MaskRule
 	// Resource is the matched resource; nil if none matched.
-	Resource *Resource
+	Resource *target.Resource
 	// Path is the normalised path that was decided on; empty if none was sent.
 	Path     string
 	Revision int64
@@ -84,7 +86,7 @@ type verdict struct {
 	policyID      int64
 	policyName    string
 	policyVersion int64
-	mask          []MaskRule
+	mask          []masking.MaskRule
 	err           error
 }
 
@@ -199,7 +201,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 		return at, err
 	}
 	if r.Path[0] != '/' {
-		key, err := NormalizePath("/" + r.Path)
+		key, err := target.NormalizePath("/" + r.Path)
 		if err != nil {
 			key = ""
 		}
@@ -208,7 +210,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 		at.matched, err = s.matcher.match(r, l, s.linked)
 		return at, err
 	}
-	key, err := NormalizePath(r.Path)
+	key, err := target.NormalizePath(r.Path)
 	if err != nil {
 		return at, err
 	}
@@ -241,7 +243,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 func (p *plan) combine(run *run, b *timeBudget) verdict {
 	var best *Control
 	var win Outcome
-	var masks []MaskRule
+	var masks []masking.MaskRule
 	var ran int32
 	for _, c := range p.controls {
 		out := c.effect(run, b)
@@ -331,7 +333,7 @@ func (p *Place) Needs() lang.Refs {
 // Locate returns the resource, which is nil if none matched, and the path that its controls see:
 // without the parameters of its segments, and in the spelling of the resource's pattern where the
 // pattern is literal. It fails for a path that can be read in more than one way.
-func (p *Place) Locate() (res *Resource, path string, err error) {
+func (p *Place) Locate() (res *target.Resource, path string, err error) {
 	if p.err != nil || p.at.slot == nil {
 		return nil, p.at.path, p.err
 	}
@@ -346,7 +348,7 @@ func (s *Set) Needs(r *Request) lang.Refs {
 
 // Match returns the resource of a request. It returns nil if none matches, and for a path that
 // can be read in more than one way.
-func (s *Set) Match(r *Request) *Resource {
+func (s *Set) Match(r *Request) *target.Resource {
 	p := s.Find(r)
 	res, _, err := p.Locate()
 	if err != nil {
@@ -358,7 +360,7 @@ func (s *Set) Match(r *Request) *Resource {
 // Readings returns the resource of a request, and a second resource if a server that
 // distinguishes spellings of the path would serve another one. Decide then evaluates the controls
 // of both. Either may be nil.
-func (s *Set) Readings(r *Request) (res, literal *Resource) {
+func (s *Set) Readings(r *Request) (res, literal *target.Resource) {
 	at, err := s.locate(r)
 	if err != nil || at.slot == nil {
 		return nil, nil

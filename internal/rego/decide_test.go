@@ -4,7 +4,6 @@ import (
 	stdcmp "cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -47,7 +47,7 @@ func TestCachedIsFresh(t *testing.T) {
 			}
 		}
 		for id := range 3 {
-			spec.Resources = append(spec.Resources, Resource{
+			spec.Resources = append(spec.Resources, target.Resource{
 				ID: int64(id + 1), Type: "api", Path: []string{"/a/*", "/b/**", "/c"}[id],
 				Doc: value.Object(value.Member{Key: "level", Value: value.Int(int64(rapid.IntRange(1, 2).Draw(t, "level")))}),
 			})
@@ -157,7 +157,7 @@ func TestWithIsNewSet(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		have := map[int64]*Control{}
-		resources := map[int64]Resource{}
+		resources := map[int64]target.Resource{}
 		pip := value.Object()
 		s := NewSet(SetSpec{})
 		for step := range 8 {
@@ -175,7 +175,7 @@ func TestWithIsNewSet(t *testing.T) {
 			for id := int64(1); id < 6; id++ {
 				switch rapid.IntRange(0, 4).Draw(t, "resource") {
 				case 0:
-					r := Resource{
+					r := target.Resource{
 						ID: id, Type: "api", Host: rapid.SampledFrom([]string{"", "", "h"}).Draw(t, "host"), Discovered: rapid.Bool().Draw(t, "discovered"),
 						Path: rapid.SampledFrom(patterns).Draw(t, "pattern"), Doc: value.Object(value.Member{Key: "level", Value: value.Int(int64(step))}),
 					}
@@ -216,9 +216,9 @@ var patterns = []string{"", "/", "/a", "/a/*", "/a/{x}", "/a/**", "/**", "/*", "
 // The tree finds what the rules say, tried one pattern after another.
 func TestMatcherAgainstPlainSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var list []Resource
+		var list []target.Resource
 		for id := range rapid.IntRange(1, 12).Draw(t, "n") {
-			list = append(list, Resource{
+			list = append(list, target.Resource{
 				ID: int64(id + 1), Path: rapid.SampledFrom(patterns).Draw(t, "p"),
 				Type:    rapid.SampledFrom([]string{"", "t", "u"}).Draw(t, "t"),
 				Host:    rapid.SampledFrom([]string{"", "", "h"}).Draw(t, "h"),
@@ -243,7 +243,7 @@ func TestMatcherAgainstPlainSearch(t *testing.T) {
 	})
 }
 
-func plainSearch(list []Resource, r *Request) *Resource {
+func plainSearch(list []target.Resource, r *Request) *target.Resource {
 	if r.Path == "" && r.Type == "" && r.Host == "" {
 		return nil
 	}
@@ -251,7 +251,7 @@ func plainSearch(list []Resource, r *Request) *Resource {
 	if r.Host != "" {
 		groups = []string{strings.ToLower(r.Host), withoutPort(strings.ToLower(r.Host)), ""}
 	}
-	var yielding *Resource
+	var yielding *target.Resource
 	for _, host := range groups {
 		type hit struct {
 			shape string
@@ -287,7 +287,7 @@ func plainSearch(list []Resource, r *Request) *Resource {
 // plainShape matches segment by segment; the shape sorts by specificity.
 func plainShape(segs []string, path string) (string, bool) {
 	if path == "" {
-		return "d", slices.Equal(segs, []string{theRest})
+		return "d", slices.Equal(segs, []string{target.Rest})
 	}
 	var have []string
 	if path != "/" {
@@ -296,11 +296,11 @@ func plainShape(segs []string, path string) (string, bool) {
 	shape := ""
 	for i, seg := range segs {
 		switch {
-		case seg == theRest:
+		case seg == target.Rest:
 			return shape + "d", true
 		case i >= len(have):
 			return "", false
-		case seg == oneSegment:
+		case seg == target.OneSegment:
 			shape += "b"
 		case seg == have[i]:
 			shape += "a"
@@ -309,43 +309,6 @@ func plainShape(segs []string, path string) (string, bool) {
 		}
 	}
 	return shape + "c", len(segs) == len(have)
-}
-
-func TestParsePattern(t *testing.T) {
-	for _, good := range []string{"", "/", "/a/*", "/a/{id}/b", "/**", "/a/**", "a/b", "/a/**/", "/café", "/a%20b"} {
-		if _, err := parsePattern(good); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
-	}
-	for _, bad := range []string{"/a*", "/**/b", "/{a", "/a{b}", "/a/../b", "/a%2fb", "/a\\b", "/{a}{b}", "/a?b"} {
-		if _, err := parsePattern(bad); err == nil {
-			t.Errorf("%q passes", bad)
-		}
-	}
-}
-
-func FuzzNormalizePath(f *testing.F) {
-	for _, s := range []string{"/", "//a", "/a/../b", "/%2e%2e/a", "/a%2fb", "/..;/a", "/a b", "/%zz", "/\xff", "/a?b", "/é", "/a/./b/"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		got, err := NormalizePath(raw)
-		if err != nil {
-			return
-		}
-		if again, err := NormalizePath(got); err != nil || again != got {
-			t.Fatalf("%q became %q, and that %q (%v)", raw, got, again, err)
-		}
-		if got[0] != '/' || strings.Contains(got, "//") || len(got) > 1 && strings.HasSuffix(got, "/") {
-			t.Fatalf("%q became %q", raw, got)
-		}
-		for seg := range strings.SplitSeq(got[1:], "/") {
-			dec, err := url.PathUnescape(seg)
-			if err != nil || dec == "." || dec == ".." || strings.ContainsAny(dec, "/\\\x00") {
-				t.Fatalf("%q became %q: segment %q", raw, got, dec)
-			}
-		}
-	})
 }
 
 func TestParseRequest(t *testing.T) {
@@ -401,7 +364,7 @@ func benchSet(b *testing.B, source string, resources int) (*Set, Request) {
 	spec := SetSpec{Revision: 1, Controls: []*Control{c}, PIP: mustDecode(b, `{"hr":{"suspended":{"eve":true}}}`)}
 	doc := mustDecode(b, `{"id":7,"data_classification":"internal","attributes":{"owner":"bob"}}`)
 	for i := range resources {
-		spec.Resources = append(spec.Resources, Resource{ID: int64(i + 1), Type: "api", Path: fmt.Sprintf("/svc%d/docs/*", i), Doc: doc})
+		spec.Resources = append(spec.Resources, target.Resource{ID: int64(i + 1), Type: "api", Path: fmt.Sprintf("/svc%d/docs/*", i), Doc: doc})
 	}
 	r, bad := ParseRequest(mustDecode(b, `{"user":{"id":"ann","roles":["editor","x"],"department":"d"},"action":{"name":"read","method":"GET"},"resource":{"type":"api","path":"/svc0/docs/x"},"context":{"hour":3}}`))
 	if bad != nil {
@@ -474,19 +437,6 @@ func BenchmarkSet(b *testing.B) {
 			}
 		}
 	})
-}
-
-func BenchmarkNormalizePath(b *testing.B) {
-	for _, p := range []string{"/api/v1/users/17/orders", "/api//v1/%75sers/../x/"} {
-		b.Run(p, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := NormalizePath(p); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
 
 // drawDocument draws a document of so many levels.

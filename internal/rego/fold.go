@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -14,10 +15,6 @@ import (
 // the last segment. Folding gives all these spellings one form, so that a path matches the
 // resource that such an application would serve. A resource whose application distinguishes
 // spellings has the PathMatching PathExact.
-
-// PathExact is the PathMatching of a resource that covers only the paths that are spelled like
-// its pattern.
-const PathExact = "exact"
 
 // foldRounds is how often escapes are decoded: by the front server, by the server behind it, and
 // once more for escapes that the second decoding produced.
@@ -72,7 +69,7 @@ var folding = sync.OnceValue(func() *foldTables {
 		key := strings.ToLower(escaped(string(rune(c))))
 		t.ascii[key] = strings.ToLower(string(rune(c)))
 		t.wide[key] = t.ascii[key]
-		if unreserved(byte(c)) {
+		if target.Unreserved(byte(c)) {
 			t.unreserved[escaped(string(rune(c)))], t.unreserved[key] = string(rune(c)), string(rune(c))
 		}
 	}

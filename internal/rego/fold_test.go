@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -21,11 +22,11 @@ func guarded(t testing.TB) *rego.Set {
 	if issues != nil || more != nil {
 		t.Fatal(issues, more)
 	}
-	return rego.NewSet(rego.SetSpec{Controls: []*rego.Control{deny, allow}, Resources: []rego.Resource{
+	return rego.NewSet(rego.SetSpec{Controls: []*rego.Control{deny, allow}, Resources: []target.Resource{
 		{ID: 5, Path: "/orders/**", Doc: value.Object()},
 		{ID: 6, Path: "/**", Doc: value.Object()},
 		{ID: 7, Path: "/files/*", Doc: value.Object()},
-		{ID: 8, Path: "/raw/**", PathMatching: rego.PathExact, Doc: value.Object()},
+		{ID: 8, Path: "/raw/**", PathMatching: target.PathExact, Doc: value.Object()},
 		{ID: 9, Path: "/Twins/a", Doc: value.Object()},
 		{ID: 10, Path: "/twins/a", Doc: value.Object()},
 		{ID: 11, Path: "/api/{id}/Secret", Doc: value.Object()},

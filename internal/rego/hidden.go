@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -37,7 +38,7 @@ func (d *Decision) Hidden(r *Request) redact.Found {
 	if d.Resource == nil {
 		return found
 	}
-	if mail := d.Resource.mail; mail != "" && (d.Err != nil || strings.Contains(d.Reason, mail)) {
+	if mail := d.Resource.OwnerEmail; mail != "" && (d.Err != nil || strings.Contains(d.Reason, mail)) {
 		found = found.With(value.String(mail), true)
 	}
 	return found
@@ -64,7 +65,7 @@ func (d *Decision) Decider() *Control {
 }
 
 // gather adds the values to hide at one path of the request, and of the resource, to found.
-func (p *readPath) gather(found redact.Found, r *Request, res *Resource) redact.Found {
+func (p *readPath) gather(found redact.Found, r *Request, res *target.Resource) redact.Found {
 	switch p.part {
 	case partAll:
 		found = found.With(r.User, false).With(r.Action, false).With(r.Resource, false).With(r.Context, false).With(r.Extra, false)

@@ -3,6 +3,7 @@ package rego
 import (
 	"context"
 	"fmt"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"testing"
 )
 
@@ -37,7 +38,7 @@ func TestHidden(t *testing.T) {
 		}
 		s := NewSet(SetSpec{
 			Controls:  []*Control{mustCompile(t, Meta{ID: 1, Name: "quiet"}, "package a\nallow if input.none"), mustCompile(t, Meta{ID: 2, Name: "told"}, "package t\n"+source)},
-			Resources: []Resource{{ID: 1, Type: "api", Path: "/r", Doc: mustDecode(t, doc)}},
+			Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", Doc: mustDecode(t, doc)}},
 		})
 		r, bad := ParseRequest(mustDecode(t, input))
 		if bad != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -20,7 +21,7 @@ func TestDeferredControlsCompileOnce(t *testing.T) {
 	var eager, lazy SetSpec
 	for i := range n {
 		m := Meta{ID: int64(i + 1), Name: "c", Version: 1, ResourceID: int64(i + 1)}
-		r := Resource{ID: m.ID, Path: fmt.Sprint("/", i)}
+		r := target.Resource{ID: m.ID, Path: fmt.Sprint("/", i)}
 		eager.Controls, eager.Resources = append(eager.Controls, mustCompile(t, m, source(i))), append(eager.Resources, r)
 		lazy.Controls, lazy.Resources = append(lazy.Controls, Defer(m, source(i), nil)), append(lazy.Resources, r)
 	}

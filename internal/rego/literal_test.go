@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -24,9 +25,9 @@ func TestBothReadingsGuard(t *testing.T) {
 			if rapid.Bool().Draw(t, "rest") {
 				segs = append(segs, "**")
 			}
-			r := Resource{ID: int64(i + 1), Name: "r", Path: "/" + strings.Join(segs, "/"), Doc: value.Object()}
+			r := target.Resource{ID: int64(i + 1), Name: "r", Path: "/" + strings.Join(segs, "/"), Doc: value.Object()}
 			spec.Resources = append(spec.Resources, r)
-			r.PathMatching = PathExact
+			r.PathMatching = target.PathExact
 			exact.Resources = append(exact.Resources, r)
 			from := rapid.SampledFrom([]*Control{deny, permit, nil}).Draw(t, "control")
 			if from == nil {

@@ -2,112 +2,34 @@ package rego
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"unique"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Resource is the part of a registered resource that matching and decisions need.
-type Resource struct {
-	ID   int64  `json:"id"`
-	Name string `json:"name"`
-	Type string `json:"type"`
-	// Host restricts the resource to one host, with or without a port; empty means any host.
-	Host string `json:"host,omitempty"`
-	// Path is a pattern: `*` or `{name}` matches one segment, `**` at the end matches the rest.
-	// An empty pattern matches any path, and requests without a path.
-	Path string `json:"path,omitempty"`
-	// Methods restrict the HTTP method; empty means any. GET includes HEAD, which is a GET without
-	// the response body (RFC 9110, section 9.3.2).
-	Methods []string `json:"methods,omitempty"`
-	// PathMatching is empty, or PathExact: the application distinguishes spellings of a path that
-	// others read as the same.
-	PathMatching string `json:"path_matching,omitempty"`
-	// Discovered marks a host that a bouncer reported and nobody registered. Until a control is
-	// linked to it, resources without a host take precedence over it. Otherwise traffic to a new
-	// host would no longer match the resource that protects its path.
-	Discovered bool `json:"discovered,omitempty"`
-	// AuditLevel and Tags are carried for the audit of decisions.
-	AuditLevel string   `json:"audit_level,omitempty"`
-	Tags       []string `json:"tags,omitempty"`
-	// mail is the member owner_email of Doc. It is set in the resources of a set, because every
-	// decision needs it.
-	mail string
-	// Doc is the object that is merged into input.resource, and that is under data.resources: the
-	// resource's fields and enrichment without empty ones.
-	Doc value.Value `json:"doc"`
-}
-
-// The wildcards of a pattern.
-const (
-	oneSegment = "*"
-	theRest    = "**"
-)
-
-var (
-	errPatternRest    = errors.New("`**` may only be the last segment")
-	errPatternPartial = errors.New("a segment is either literal, `*`, `{name}` or `**`")
-)
-
-// parsePattern splits a pattern into canonical segments: the two wildcards, and literals in the
-// form of NormalizePath.
-func parsePattern(pattern string) ([]string, error) {
-	if len(pattern) > maxPathBytes {
-		return nil, errPathLong
-	}
-	var segs []string
-	for s := range strings.SplitSeq(pattern, "/") {
-		if len(segs) > 0 && segs[len(segs)-1] == theRest && s != "" {
-			return nil, errPatternRest
-		}
-		switch {
-		case s == "":
-		case s == theRest:
-			segs = append(segs, theRest)
-		case s == oneSegment, strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && strings.Count(s, "{") == 1:
-			segs = append(segs, oneSegment)
-		case strings.ContainsAny(s, "*{}"):
-			return nil, errPatternPartial
-		default:
-			canon, err := NormalizePath("/" + s)
-			if err != nil {
-				return nil, err
-			}
-			if canon == "/" || strings.Count(canon, "/") != 1 {
-				return nil, errPathDots
-			}
-			segs = append(segs, canon[1:])
-		}
-	}
-	if len(segs) > maxSegments {
-		return nil, errPathLong
-	}
-	return segs, nil
-}
-
 // slot is a resource in a set.
 type slot struct {
-	res     *Resource // points to own, next to the other parts that a decision reads
+	res     *target.Resource // points to own, next to the other parts that a decision reads
 	index   int
 	exact   bool     // it covers only paths that are spelled like the pattern
 	bad     bool     // its pattern is invalid: it is found by id only
 	segs    []string // the pattern as spelled; `**` if the resource has none
 	folded  []string // the pattern with its literals folded
-	own     Resource
+	own     target.Resource
 	methods []string // upper case
 	host    string
 	data    value.Value // the entry of data.resources: Doc without owner_email
 	_       [48]byte    // fills cache lines, so that each slot starts one
 }
 
-func newSlot(r *Resource, index int) *slot {
-	s := &slot{own: *r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
+func newSlot(r *target.Resource, index int) *slot {
+	s := &slot{own: *r, data: value.Without(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == target.PathExact}
 	s.res = &s.own
-	s.own.mail, _ = r.Doc.Get(ownerEmail).Str()
+	s.own.OwnerEmail, _ = r.Doc.Get(ownerEmail).Str()
 	// There are few distinct values, so one copy of each stays in the processor's caches.
 	s.own.Type, s.own.AuditLevel = unique.Make(r.Type).Value(), unique.Make(r.AuditLevel).Value()
 	for _, m := range r.Methods {
@@ -118,10 +40,10 @@ func newSlot(r *Resource, index int) *slot {
 		s.methods = append(s.methods, strings.ToUpper(m))
 	}
 	if r.Path == "" {
-		s.segs, s.folded = []string{theRest}, []string{theRest}
+		s.segs, s.folded = []string{target.Rest}, []string{target.Rest}
 		return s
 	}
-	segs, err := parsePattern(r.Path)
+	segs, err := target.ParsePattern(r.Path)
 	s.segs, s.folded, s.bad = segs, foldPattern(segs), err != nil
 	return s
 }
@@ -130,7 +52,7 @@ func newSlot(r *Resource, index int) *slot {
 func foldPattern(segs []string) []string {
 	out := segs
 	for i, seg := range segs {
-		if seg == theRest || seg == oneSegment {
+		if seg == target.Rest || seg == target.OneSegment {
 			continue
 		}
 		if f := foldPath("/" + seg).folded[1:]; f != seg {
@@ -151,11 +73,11 @@ func (s *slot) isExact(path string) bool {
 	}
 	rest := path[1:]
 	for _, seg := range s.segs {
-		if seg == theRest {
+		if seg == target.Rest {
 			return true
 		}
 		at, tail, _ := strings.Cut(rest, "/")
-		if seg != oneSegment && seg != at {
+		if seg != target.OneSegment && seg != at {
 			return false
 		}
 		rest = tail
@@ -165,21 +87,21 @@ func (s *slot) isExact(path string) bool {
 
 // literalAt reports whether the n-th segment of the pattern, from 1, is a literal.
 func (s *slot) literalAt(n int) bool {
-	return s != nil && len(s.folded) >= n && s.folded[n-1] != oneSegment && s.folded[n-1] != theRest
+	return s != nil && len(s.folded) >= n && s.folded[n-1] != target.OneSegment && s.folded[n-1] != target.Rest
 }
 
 // covers reports whether the folded pattern matches a folded path.
 func (s *slot) covers(folded string) bool {
 	rest := strings.TrimPrefix(folded, "/")
 	for _, seg := range s.folded {
-		if seg == theRest {
+		if seg == target.Rest {
 			return true
 		}
 		if rest == "" {
 			return false
 		}
 		at, tail, _ := strings.Cut(rest, "/")
-		if seg != oneSegment && seg != at {
+		if seg != target.OneSegment && seg != at {
 			return false
 		}
 		rest = tail
@@ -200,7 +122,7 @@ func (s *slot) controlPath(l location) string {
 	}
 	segs := strings.Split(bare[1:], "/")
 	for i, seg := range s.segs {
-		if i < len(segs) && seg != oneSegment && seg != theRest {
+		if i < len(segs) && seg != target.OneSegment && seg != target.Rest {
 			segs[i] = seg
 		}
 	}
@@ -342,10 +264,10 @@ func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 func (n *node) add(s *slot) {
 	for _, seg := range s.folded {
 		switch seg {
-		case theRest:
+		case target.Rest:
 			n.rest = insertSlot(n.rest, s)
 			return
-		case oneSegment:
+		case target.OneSegment:
 			if n.one == nil {
 				n.one = &node{}
 			}
@@ -390,9 +312,9 @@ func (e edits) change(n *node, segs []string, s *slot, remove bool) *node {
 	switch {
 	case len(segs) == 0:
 		n.here = editSlots(n.here, s, remove, &own.here)
-	case segs[0] == theRest:
+	case segs[0] == target.Rest:
 		n.rest = editSlots(n.rest, s, remove, &own.rest)
-	case segs[0] == oneSegment:
+	case segs[0] == target.OneSegment:
 		n.one = e.change(n.one, segs[1:], s, remove)
 	default:
 		if !own.lit {

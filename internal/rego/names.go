@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"slices"
 	"sync"
 )
@@ -10,7 +11,7 @@ import (
 type names struct {
 	slots  []*slot
 	once   sync.Once
-	named  map[typeAndName]*Resource
+	named  map[typeAndName]*target.Resource
 	byType map[string][]string // names, sorted
 }
 
@@ -19,7 +20,7 @@ type typeAndName struct{ kind, name string }
 // ready builds the index if that has not happened yet.
 func (n *names) ready() {
 	n.once.Do(func() {
-		n.named, n.byType = make(map[typeAndName]*Resource, len(n.slots)), map[string][]string{}
+		n.named, n.byType = make(map[typeAndName]*target.Resource, len(n.slots)), map[string][]string{}
 		for _, sl := range n.slots {
 			if sl == nil {
 				continue
@@ -41,7 +42,7 @@ func (n *names) ready() {
 
 // ResourceNamed returns the resource of a type and name; nil if there is none. If several have
 // the same type and name, it returns the one with the lowest id. The caller must not change it.
-func (s *Set) ResourceNamed(kind, name string) *Resource {
+func (s *Set) ResourceNamed(kind, name string) *target.Resource {
 	s.names.ready()
 	return s.names.named[typeAndName{kind, name}]
 }
@@ -51,4 +52,26 @@ func (s *Set) ResourceNamed(kind, name string) *Resource {
 func (s *Set) ResourceNames(kind string) []string {
 	s.names.ready()
 	return s.names.byType[kind]
+}
+
+// UnknownHosts returns those of the names (see HostName) that are not the host of any resource of
+// the set, whatever its port, each once. It visits all resources.
+func (s *Set) UnknownHosts(names []string) []string {
+	left := make(map[string]bool, len(names))
+	for _, n := range names {
+		left[n] = true
+	}
+	for _, sl := range s.slots {
+		if sl != nil && sl.host != "" {
+			delete(left, withoutPort(sl.host))
+		}
+	}
+	var out []string
+	for _, n := range names {
+		if left[n] {
+			left[n] = false
+			out = append(out, n)
+		}
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"pgregory.net/rapid"
 )
 
@@ -13,18 +14,18 @@ import (
 func TestResourceNames(t *testing.T) {
 	kinds, texts := []string{"api", "record"}, []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
-		resource := func() Resource {
+		resource := func() target.Resource {
 			id := rapid.Int64Range(1, 6).Draw(t, "id")
-			return Resource{ID: id, Type: rapid.SampledFrom(kinds).Draw(t, "type"), Name: rapid.SampledFrom(texts).Draw(t, "name"), Path: fmt.Sprint("/", id)}
+			return target.Resource{ID: id, Type: rapid.SampledFrom(kinds).Draw(t, "type"), Name: rapid.SampledFrom(texts).Draw(t, "name"), Path: fmt.Sprint("/", id)}
 		}
-		set := NewSet(SetSpec{Resources: []Resource{{ID: 1, Type: "api", Name: "a", Path: "/1"}}})
+		set := NewSet(SetSpec{Resources: []target.Resource{{ID: 1, Type: "api", Name: "a", Path: "/1"}}})
 		for range rapid.IntRange(1, 8).Draw(t, "changes") {
 			if rapid.Bool().Draw(t, "ask first") {
 				set.ResourceNames("api")
 			}
 			switch rapid.IntRange(0, 2).Draw(t, "change") {
 			case 0:
-				set = set.With(Change{Resources: []Resource{resource()}})
+				set = set.With(Change{Resources: []target.Resource{resource()}})
 			case 1:
 				set = set.With(Change{RemovedResources: []int64{rapid.Int64Range(1, 6).Draw(t, "gone")}})
 			default:
@@ -84,12 +85,21 @@ func TestActionNames(t *testing.T) {
 			t.Errorf("%q: %v, want %v", source, got, want)
 		}
 		known := c.actions.Load()
-		next := set.With(Change{Resources: []Resource{{ID: 1, Type: "api", Path: "/"}}}).Controls()[0]
+		next := set.With(Change{Resources: []target.Resource{{ID: 1, Type: "api", Path: "/"}}}).Controls()[0]
 		if next.ActionNames(); known == nil || next.actions.Load() != known {
 			t.Errorf("%q: parsed again", source)
 		}
 		if c.once.done.Load() {
 			t.Errorf("%q: compiled for its actions", source)
 		}
+	}
+}
+
+func TestUnknownHosts(t *testing.T) {
+	set := NewSet(SetSpec{Resources: []target.Resource{{ID: 1, Host: "Known.example"}, {ID: 2, Host: "port.example:8443"}, {ID: 3, Path: "/x"}, {ID: 4, Host: "gone.example"}}})
+	set = set.With(Change{RemovedResources: []int64{4}})
+	got := set.UnknownHosts([]string{"known.example", "new.example", "port.example", "gone.example", "new.example"})
+	if want := []string{"new.example", "gone.example"}; !slices.Equal(got, want) {
+		t.Errorf("unknown: %v, want %v", got, want)
 	}
 }

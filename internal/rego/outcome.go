@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -118,7 +119,7 @@ func joinReasons(v value.Value) string {
 
 // maskRules reads the value of the rule mask: a set or array of paths to redact, or an object from
 // path to strategy.
-func maskRules(v value.Value) ([]MaskRule, error) {
+func maskRules(v value.Value) ([]masking.MaskRule, error) {
 	if !v.Defined() || v.False() || v.Len() == 0 && v.Kind() >= value.ArrayKind {
 		return nil, nil
 	}
@@ -128,15 +129,15 @@ func maskRules(v value.Value) ([]MaskRule, error) {
 	if v.Len() > maxMaskRules {
 		return nil, ErrLimit
 	}
-	var out []MaskRule
+	var out []masking.MaskRule
 	if v.Kind() == value.ObjectKind {
 		for _, p := range v.Pairs() {
 			path, ok1 := p.K.Str()
 			strategy, ok2 := p.V.Str()
-			if !ok1 || !ok2 || path == "" || lang.Strictness(strategy) == 0 {
+			if !ok1 || !ok2 || path == "" || masking.Strictness(strategy) == 0 {
 				return nil, fmt.Errorf("mask: every member must be a path with the strategy redact, hash, last4 or remove")
 			}
-			out = append(out, MaskRule{path, strategy})
+			out = append(out, masking.MaskRule{Path: path, Strategy: strategy})
 		}
 	} else {
 		for _, e := range v.Elems() {
@@ -144,18 +145,18 @@ func maskRules(v value.Value) ([]MaskRule, error) {
 			if !ok || path == "" {
 				return nil, fmt.Errorf("mask: every element must be a path")
 			}
-			out = append(out, MaskRule{path, lang.StrategyRedact})
+			out = append(out, masking.MaskRule{Path: path, Strategy: masking.Redact})
 		}
 	}
 	return uniteMasks(out), nil
 }
 
 // uniteMasks sorts the masks by path and keeps the strictest strategy of each.
-func uniteMasks(rules []MaskRule) []MaskRule {
-	slices.SortFunc(rules, func(a, b MaskRule) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), lang.Strictness(b.Strategy)-lang.Strictness(a.Strategy))
+func uniteMasks(rules []masking.MaskRule) []masking.MaskRule {
+	slices.SortFunc(rules, func(a, b masking.MaskRule) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), masking.Strictness(b.Strategy)-masking.Strictness(a.Strategy))
 	})
-	return slices.CompactFunc(rules, func(a, b MaskRule) bool { return a.Path == b.Path })
+	return slices.CompactFunc(rules, func(a, b masking.MaskRule) bool { return a.Path == b.Path })
 }
 
 // explain evaluates the control's rule reason and fills in the reason of an outcome. If the rule

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // plan holds what is needed to decide requests to one resource: the controls in scope, and what
 // they read. It is built at the first request and then kept.
 type plan struct {
-	res       *Resource // nil if no resource matched
+	res       *target.Resource // nil if no resource matched
 	controls  []*Control
 	own       [1]*Control // backs controls if there is only one
 	cacheable bool

@@ -71,23 +71,8 @@ func (s *Set) Restrict(ids []int64) SetSpec {
 			continue
 		}
 		r := *sl.res
-		r.Doc = withoutMember(r.Doc, ownerEmail)
+		r.Doc = value.Without(r.Doc, ownerEmail)
 		spec.Resources = append(spec.Resources, r)
 	}
 	return spec
-}
-
-// withoutMember returns an object without the named member.
-func withoutMember(doc value.Value, name string) value.Value {
-	if !doc.Get(name).Defined() {
-		return doc
-	}
-	var members []value.Member
-	doc.Each(func(key string, v value.Value) bool {
-		if key != name {
-			members = append(members, value.Member{Key: key, Value: v})
-		}
-		return true
-	})
-	return value.Object(members...)
 }

@@ -5,17 +5,18 @@
 // It is pure: it has no store, no network and no clock of its own. The flow of a
 // decision is
 //
-//	request -> NormalizePath -> matcher -> plan (controls in scope)
+//	request -> target.NormalizePath -> matcher -> plan (controls in scope)
 //	        -> cache? -> each control: its compiled program -> combine
 //
-// Package value has the values, native the evaluator, and lang the language of controls.
-// Around the engine are bundle (carries controls to bouncers), explain (why a control
-// decided), masking (masks answers) and suite (runs the tests that authors write).
+// Package value has the values, target the resources, masking the masks, native the evaluator,
+// and lang the language of controls. Around the engine are bundle (carries controls to bouncers),
+// explain (why a control decided) and suite (runs the tests that authors write).
 package rego
 
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -47,15 +48,6 @@ func (e Effect) String() string {
 
 // Permits reports whether the effect grants access: ALLOW and MASK do.
 func (e Effect) Permits() bool { return e == Allow || e == Mask }
-
-// MaskRule says which value of an answer is hidden, and how.
-type MaskRule struct {
-	// Path is dotted (user.email, items.*.ssn) or a JSON pointer (/user/email);
-	// `*` stands for every element of an array or member of an object.
-	Path string `json:"path" doc:"Dotted path or JSON pointer; * matches every element"`
-	// Strategy is redact, hash, last4 or remove.
-	Strategy string `json:"strategy" enum:"redact,hash,last4,remove" doc:"How the value is hidden"`
-}
 
 // Meta holds what the service knows about a control besides its text.
 type Meta struct {
@@ -101,7 +93,7 @@ type Outcome struct {
 	// Authored says that the control gave the reason itself.
 	Authored bool
 	// Mask is set with the effect Mask.
-	Mask []MaskRule
+	Mask []masking.MaskRule
 	// Err says why the control could not be evaluated; the effect is then Deny.
 	Err error
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -84,7 +85,7 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	text(r.User.Get("department"), "/user/department")
 	checkRoles(r.User.Get("roles"), wrong)
 	checkSubject("user", r.User, wrong)
-	if problem := CheckActor(r.User.Get("act")); problem != "" {
+	if problem := actor.Check(r.User.Get("act")); problem != "" {
 		wrong("/user/act", problem)
 	}
 	checkSubject("resource", r.Resource, wrong)

@@ -6,24 +6,12 @@ import (
 	"sync/atomic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// requestAccess is an attribute of a resource, and a custom annotation of a control. If it is true,
-// access may be requested after a denial.
-const requestAccess = "request_access"
-
 // requestable caches whether a control has the annotation; it is nil before the first call.
 type requestable = atomic.Pointer[bool]
-
-// Requestable reports whether the attribute request_access of a resource is true.
-func (r *Resource) Requestable() bool {
-	if r == nil {
-		return false
-	}
-	yes, _ := r.Doc.Get(attributes).Get(requestAccess).Bool()
-	return yes
-}
 
 // Requestable reports whether the custom annotation request_access of the control's package is
 // true. Only the first call parses the source.
@@ -31,14 +19,14 @@ func (c *Control) Requestable() bool {
 	if known := c.requestable.Load(); known != nil {
 		return *known
 	}
-	yes := strings.Contains(c.source, requestAccess) && lang.Annotated(c.source, requestAccess)
+	yes := strings.Contains(c.source, target.RequestAccess) && lang.Annotated(c.source, target.RequestAccess)
 	c.requestable.Store(&yes)
 	return yes
 }
 
 // Requestable reports whether access to a resource may be requested: the resource itself or a
 // control that decides about it says so.
-func (s *Set) Requestable(r *Resource) bool {
+func (s *Set) Requestable(r *target.Resource) bool {
 	if r.Requestable() {
 		return true
 	}

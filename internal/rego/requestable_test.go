@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -50,7 +51,7 @@ func TestRequestable(t *testing.T) {
 				spec.Controls = append(spec.Controls, compiledControl(t, rego.Meta{ID: int64(i + 1), Name: "c", Version: 1, ResourceID: 7}, source))
 			}
 			doc := value.Object(value.Member{Key: "attributes", Value: value.Object(value.Member{Key: "request_access", Value: value.Bool(c.open)})})
-			spec.Resources = []rego.Resource{{ID: 7, Type: "api", Name: "payroll", Path: "/payroll", Doc: doc}}
+			spec.Resources = []target.Resource{{ID: 7, Type: "api", Name: "payroll", Path: "/payroll", Doc: doc}}
 			own := rego.NewSet(spec)
 			packed, err := bundle.Write(bundle.Spec{Set: own, Revision: "1"})
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -22,7 +23,7 @@ type SetSpec struct {
 	Env string
 	// Controls are the active controls; the caller leaves inactive ones out.
 	Controls  []*Control
-	Resources []Resource
+	Resources []target.Resource
 	// PIP is the object under data.pip, with a member for each connection.
 	PIP value.Value
 	// Grants is the object under data.grants: all grants of access by subject. Evaluations see
@@ -100,8 +101,8 @@ func (s *Set) Control(id int64) *Control {
 func compareControls(a, b *Control) int { return cmp.Compare(a.meta.ID, b.meta.ID) }
 
 // Resources returns the resources, in no particular order.
-func (s *Set) Resources() []Resource {
-	out := make([]Resource, 0, len(s.slots))
+func (s *Set) Resources() []target.Resource {
+	out := make([]target.Resource, 0, len(s.slots))
 	for _, sl := range s.slots {
 		if sl != nil {
 			out = append(out, *sl.res)
@@ -112,7 +113,7 @@ func (s *Set) Resources() []Resource {
 
 // Resource returns the resource with an id; nil if there is none. The caller must not change it. A
 // set made by With returns the same pointer, unless the change contained the resource.
-func (s *Set) Resource(id int64) *Resource {
+func (s *Set) Resource(id int64) *target.Resource {
 	if sl := s.matcher.byID[id]; sl != nil {
 		return sl.res
 	}
@@ -142,7 +143,7 @@ type Change struct {
 	Controls        []*Control
 	RemovedControls []int64
 	// Resources are new, or replace those with the same id. RemovedResources are the ids to remove.
-	Resources        []Resource
+	Resources        []target.Resource
 	RemovedResources []int64
 	// PIP replaces the data of the connections if it is not nil.
 	PIP *value.Value

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -46,7 +47,7 @@ func BenchmarkSpread(b *testing.B) {
 			requests := make([]Request, max(n, 1000))
 			for i := range n {
 				spec.Controls = append(spec.Controls, Defer(Meta{ID: int64(i + 1), Name: fmt.Sprintf("record %d", i), ResourceID: int64(i + 1), Version: 1}, spreadControl(i, oneShape), nil))
-				spec.Resources = append(spec.Resources, Resource{ID: int64(i + 1), Type: "api", Path: fmt.Sprintf("/records/%d", i), Doc: value.Object()})
+				spec.Resources = append(spec.Resources, target.Resource{ID: int64(i + 1), Type: "api", Path: fmt.Sprintf("/records/%d", i), Doc: value.Object()})
 			}
 			for i := range requests {
 				at := i * 7919 % n

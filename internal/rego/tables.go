@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -127,9 +128,9 @@ func shapeTable(slots []*slot) (list, tables value.Value) {
 		key := make([]string, 0, len(sl.folded))
 		for _, seg := range sl.folded {
 			switch seg {
-			case theRest:
+			case target.Rest:
 				sh.rest = true
-			case oneSegment:
+			case target.OneSegment:
 				order.WriteByte('b')
 				sh.literal, key = append(sh.literal, value.Bool(false)), append(key, "*")
 			default:

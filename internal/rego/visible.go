@@ -1,11 +1,12 @@
 package rego
 
-import "github.com/gatehouse-dev/gatehouse/internal/rego/value"
+import (
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 
-const (
-	ownerEmail = "owner_email"
-	attributes = "attributes"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
+
+const ownerEmail = "owner_email"
 
 // WithoutAttributes returns data without the attributes in data.resources. It is for trials of an
 // author who may not read resources, because a control can show what it reads.
@@ -15,7 +16,7 @@ type visible struct{ all DataSource }
 
 // Data returns the value at a path.
 func (v visible) Data(path []string) value.Value {
-	if len(path) > 2 && path[0] == "resources" && path[2] == attributes {
+	if len(path) > 2 && path[0] == "resources" && path[2] == target.Attributes {
 		return value.Value{}
 	}
 	found := v.all.Data(path)
@@ -27,21 +28,15 @@ func (v visible) Data(path []string) value.Value {
 	case path[0] == "resources" && len(path) == 1:
 		return plainResources(found)
 	case path[0] == "resources" && len(path) == 2:
-		return withoutMember(found, attributes)
+		return value.Without(found, target.Attributes)
 	}
 	return found
-}
-
-// WithoutAttributes returns the resource without its attributes.
-func (r Resource) WithoutAttributes() *Resource {
-	r.Doc = withoutMember(r.Doc, attributes)
-	return &r
 }
 
 func plainResources(all value.Value) value.Value {
 	members := make([]value.Member, 0, all.Len())
 	all.Each(func(id string, r value.Value) bool {
-		members = append(members, value.Member{Key: id, Value: withoutMember(r, attributes)})
+		members = append(members, value.Member{Key: id, Value: value.Without(r, target.Attributes)})
 		return true
 	})
 	return value.Object(members...)

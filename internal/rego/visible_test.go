@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -18,7 +19,7 @@ func TestDataOfResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := NewSet(SetSpec{Env: "sandbox", Resources: []Resource{{ID: 7, Name: "pay", Path: "/pay", Doc: doc}, {ID: 8, Name: "plain", Path: "/plain", Doc: other}}})
+	set := NewSet(SetSpec{Env: "sandbox", Resources: []target.Resource{{ID: 7, Name: "pay", Path: "/pay", Doc: doc}, {ID: 8, Name: "plain", Path: "/plain", Doc: other}}})
 	paths := [][]string{nil, {"resources"}, {"resources", "7"}, {"resources", "7", "owner_email"}, {"resources", "7", "attributes"}, {"resources", "7", "attributes", "level"}, {"resources", "8"}, {"pip"}}
 	for _, path := range paths {
 		with, without := set.Data(path), WithoutAttributes(set).Data(path)

@@ -2,6 +2,7 @@ package rego
 
 import (
 	"fmt"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"testing"
 )
 
@@ -9,9 +10,9 @@ import (
 // nodes shows in the new set alone, and there as if all had been built anew.
 func TestWithOfManyLeavesTheOldSet(t *testing.T) {
 	const n = 300
-	var list []Resource
+	var list []target.Resource
 	for id := int64(1); id <= n; id++ {
-		r := Resource{ID: id, Path: fmt.Sprintf("/svc%d/{id}", id), Type: "api"}
+		r := target.Resource{ID: id, Path: fmt.Sprintf("/svc%d/{id}", id), Type: "api"}
 		switch id % 5 {
 		case 1:
 			r.Path = "/**" // one list of slots holds them all
@@ -38,7 +39,7 @@ func TestWithOfManyLeavesTheOldSet(t *testing.T) {
 	old := NewSet(SetSpec{Resources: list})
 	before := ask(old)
 	var ch Change
-	var after []Resource
+	var after []target.Resource
 	for _, r := range list {
 		switch r.ID % 7 {
 		case 0, 1:

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -73,7 +74,7 @@ func (h *history) told() string {
 func TestEpochs(t *testing.T) {
 	const plain, using, lib = "package a\n\nallow if true\n", "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	end := func(id, revision int64) ended {
-		return ended{ID: id, Revision: revision, At: noon.Add(time.Duration(revision) * time.Minute), Doc: &rego.Resource{ID: id}}
+		return ended{ID: id, Revision: revision, At: noon.Add(time.Duration(revision) * time.Minute), Doc: &target.Resource{ID: id}}
 	}
 	for name, c := range map[string]struct {
 		known   int64
@@ -125,7 +126,7 @@ func TestTooMuchPast(t *testing.T) {
 		moments = append(moments, moment(1, i+1, i+2, int(i), fmt.Sprintf("package a\n\nx := %d\n", i)))
 	}
 	h.follow(moments, 1<<40)
-	h.ends = []ended{{ID: 1, Revision: 600, At: noon, Doc: &rego.Resource{}}, {ID: 2, Revision: 590, At: noon, Doc: &rego.Resource{}}}
+	h.ends = []ended{{ID: 1, Revision: 600, At: noon, Doc: &target.Resource{}}, {ID: 2, Revision: 590, At: noon, Doc: &target.Resource{}}}
 	h.stopHistory(ended{ID: 3, Revision: 590, At: noon})
 	h.cut()
 	es := h.spec.Epochs

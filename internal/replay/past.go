@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -52,7 +53,7 @@ func (s *Service) readStart(ctx context.Context, sc scope.Scope, h *history) err
 // rewind reads the states of resources before each change in the window. It skips changes that
 // controls cannot see.
 func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *rego.Set) error {
-	now := map[int64]*rego.Resource{}
+	now := map[int64]*target.Resource{}
 	bytes := 0
 	return s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		h.ends, h.dataFrom, bytes = nil, 0, 0
@@ -88,7 +89,7 @@ func (h *history) stopHistory(at ended) {
 }
 
 // same reports whether two states of a resource are equal for controls.
-func same(a, b *rego.Resource) bool {
+func same(a, b *target.Resource) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -26,6 +26,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // Spec contains everything that a replay needs besides the records.
@@ -48,9 +50,9 @@ type Spec struct {
 	ViewsThen bool   `json:"views_then,omitempty"`
 	// Resources are those of the newest epoch. Past are earlier states of resources.
 	// Only the candidate has the resources in Added.
-	Resources []rego.Resource `json:"resources,omitempty"`
-	Past      []Past          `json:"past,omitempty"`
-	Added     []rego.Resource `json:"added,omitempty"`
+	Resources []target.Resource `json:"resources,omitempty"`
+	Past      []Past            `json:"past,omitempty"`
+	Added     []target.Resource `json:"added,omitempty"`
 	// PIP is the object under data.pip.
 	PIP json.RawMessage `json:"pip,omitempty"`
 	// Grants is the object under data.grants.
@@ -100,7 +102,7 @@ type Past struct {
 	Epoch int   `json:"epoch"`
 	ID    int64 `json:"id"`
 	// Doc is nil if the resource did not exist.
-	Doc *rego.Resource `json:"doc,omitempty"`
+	Doc *target.Resource `json:"doc,omitempty"`
 }
 
 // View is the part of the environment that one bouncer sees.
@@ -233,14 +235,14 @@ type Recorded struct {
 
 // Verdict is the decision of a set of controls, with the rule that made it.
 type Verdict struct {
-	Effect        string          `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls return."`
-	Blocked       bool            `json:"blocked" doc:"Whether the request would be blocked."`
-	PolicyID      int64           `json:"policy_id,omitempty" doc:"The control that decides; absent where none matches, and for a candidate that is not stored."`
-	PolicyName    string          `json:"policy_name,omitempty" doc:"Its name."`
-	PolicyVersion int64           `json:"policy_version,omitempty" doc:"Its version."`
-	Reason        string          `json:"reason" doc:"Why, in words."`
-	Rule          string          `json:"rule,omitempty" doc:"The rule that decides. Where only a default decides, or nothing does: the nearest rule that would have granted access."`
-	Line          int             `json:"line,omitempty" doc:"Line on which the rule begins, from 1."`
-	Explanation   string          `json:"explanation,omitempty" doc:"The conditions that held, or those that were missing for access."`
-	Mask          []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: the masked parts."`
+	Effect        string             `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls return."`
+	Blocked       bool               `json:"blocked" doc:"Whether the request would be blocked."`
+	PolicyID      int64              `json:"policy_id,omitempty" doc:"The control that decides; absent where none matches, and for a candidate that is not stored."`
+	PolicyName    string             `json:"policy_name,omitempty" doc:"Its name."`
+	PolicyVersion int64              `json:"policy_version,omitempty" doc:"Its version."`
+	Reason        string             `json:"reason" doc:"Why, in words."`
+	Rule          string             `json:"rule,omitempty" doc:"The rule that decides. Where only a default decides, or nothing does: the nearest rule that would have granted access."`
+	Line          int                `json:"line,omitempty" doc:"Line on which the rule begins, from 1."`
+	Explanation   string             `json:"explanation,omitempty" doc:"The conditions that held, or those that were missing for access."`
+	Mask          []masking.MaskRule `json:"mask,omitempty" doc:"For MASK: the masked parts."`
 }

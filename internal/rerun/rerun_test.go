@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -112,7 +113,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	}
 	var set struct {
 		Controls  map[string]rego.Meta `json:"controls"`
-		Resources []rego.Resource      `json:"resources"`
+		Resources []target.Resource    `json:"resources"`
 		PIP       json.RawMessage      `json:"pip"`
 	}
 	var cases []struct{ Input value.Value }
@@ -205,7 +206,7 @@ func TestViews(t *testing.T) {
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
 		Mixes:     []Mix{{Candidate: []int{0}}},
 		Epochs:    []Epoch{{}},
-		Resources: []rego.Resource{{ID: 9, Name: "nine", Path: "/nine", Doc: value.Object()}},
+		Resources: []target.Resource{{ID: 9, Name: "nine", Path: "/nine", Doc: value.Object()}},
 		Views:     []View{{BouncerID: 1}, {BouncerID: 2, Resources: []int64{9}}, {BouncerID: 3, Deny: true}},
 	}
 	input := `{"resource":{"path":"/nine"},"action":{"method":"GET"}}`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // sides are the two sets that decide a record.
@@ -213,7 +214,7 @@ func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoc
 func (s *sets) back(from, to int) rego.Change {
 	c := s.m.differ(s.mix(from).Baseline, s.mix(to).Baseline)
 	c.Revision = s.m.spec.Epochs[to].Revision
-	was := map[int64]*rego.Resource{}
+	was := map[int64]*target.Resource{}
 	for _, p := range s.m.spec.Past[s.past[from+1]:s.past[to+1]] {
 		was[p.ID] = p.Doc // the oldest comes last and wins
 	}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 const byLevel = "package a\n\nallow if input.resource.level == \"low\"\n"
 
-func leveled(id int64, level string) *rego.Resource {
-	return &rego.Resource{ID: id, Name: fmt.Sprint("r", id), Path: fmt.Sprint("/", id), Doc: value.Object(value.Member{Key: "level", Value: value.String(level)})}
+func leveled(id int64, level string) *target.Resource {
+	return &target.Resource{ID: id, Name: fmt.Sprint("r", id), Path: fmt.Sprint("/", id), Doc: value.Object(value.Member{Key: "level", Value: value.String(level)})}
 }
 
 // leveledSpec has one control and three resources. The first changed from low to high at revision
@@ -28,7 +29,7 @@ func leveledSpec() Spec {
 			{Revision: 1, From: noon},
 			{Unknown: true},
 		},
-		Resources: []rego.Resource{*leveled(1, "high"), *leveled(2, "low")},
+		Resources: []target.Resource{*leveled(1, "high"), *leveled(2, "low")},
 		Past:      []Past{{Epoch: 1, ID: 3, Doc: leveled(3, "low")}, {Epoch: 2, ID: 2}, {Epoch: 3, ID: 1, Doc: leveled(1, "low")}},
 	}
 }

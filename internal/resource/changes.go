@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -20,7 +20,7 @@ const (
 // Delta is what changed in an environment's resources between two revisions.
 type Delta struct {
 	// Docs are new or changed resources. Removed are the ids of deleted ones.
-	Docs    []rego.Resource
+	Docs    []target.Resource
 	Removed []int64
 	// Revisions is how many of the revisions changed resources. The others changed
 	// controls or modes.

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -27,7 +27,7 @@ type copyOf struct {
 	was map[int64]map[int64]string
 }
 
-func render(r rego.Resource) string {
+func render(r target.Resource) string {
 	return fmt.Sprintf("%s %v %s %s", r.Host, r.Methods, r.AuditLevel, r.Doc.AppendJSON(nil))
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/classify"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -142,7 +142,7 @@ func (d *discovery) dedupe(seen []Sighting, unknown func([]string) []string) []S
 	first := map[string]Sighting{}
 	var names []string
 	for _, sight := range seen {
-		name, ok := rego.HostName(sight.Host)
+		name, ok := target.HostName(sight.Host)
 		if _, twice := first[name]; !ok || twice {
 			if !ok {
 				d.refuse(sight.Host, RefusedHost)
@@ -301,7 +301,7 @@ func (s Sighting) address() string {
 		scheme = s.Scheme
 	}
 	u := url.URL{Scheme: scheme, Host: s.Host, Path: "/"}
-	if path, err := rego.NormalizePath(s.Path); err == nil && path != "/" {
+	if path, err := target.NormalizePath(s.Path); err == nil && path != "/" {
 		var kept []string
 		for seg := range strings.SplitSeq(path[1:], "/") {
 			if len(kept) == maxNotes || !plainWord(seg) {

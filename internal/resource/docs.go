@@ -6,7 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/classify"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -14,12 +14,12 @@ import (
 // Docs returns the resources of an environment as the engine sees them, sorted by id: what
 // the matcher needs, and the document for data.resources.<id> and input.resource. Empty
 // members are absent.
-func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
+func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]target.Resource, error) {
 	rs, err := all(ctx, tx, env)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]rego.Resource, 0, len(rs))
+	out := make([]target.Resource, 0, len(rs))
 	for _, r := range rs {
 		d, err := r.Doc()
 		if err != nil {
@@ -32,7 +32,7 @@ func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error
 
 // Doc is the resource as the engine sees it. E-mail addresses in business_context are
 // removed, because the document goes to every bouncer.
-func (r Resource) Doc() (rego.Resource, error) {
+func (r Resource) Doc() (target.Resource, error) {
 	m := r.Enrichment.members()
 	if r.BusinessContext != "" {
 		m["business_context"] = classify.Redact(r.BusinessContext)
@@ -53,13 +53,13 @@ func (r Resource) Doc() (rego.Resource, error) {
 	}
 	doc, err := value.FromAny(m)
 	if err != nil {
-		return rego.Resource{}, err
+		return target.Resource{}, err
 	}
 	matching := ""
-	if r.PathMatching == rego.PathExact {
-		matching = rego.PathExact
+	if r.PathMatching == target.PathExact {
+		matching = target.PathExact
 	}
-	return rego.Resource{
+	return target.Resource{
 		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, PathMatching: matching, Methods: r.Methods, Discovered: r.AutoDiscovered,
 		AuditLevel: r.AuditLevel, Tags: r.ComplianceTags, Doc: doc,
 	}, nil

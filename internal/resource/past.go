@@ -7,7 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -18,7 +18,7 @@ type Past struct {
 	ID, Revision int64
 	At           time.Time
 	// Doc is the resource as the engine saw it; nil: it did not exist.
-	Doc *rego.Resource
+	Doc *target.Resource
 }
 
 // pastRow is a row of the history.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -45,7 +45,7 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 // same type, name and path, or else one with the same type, host, path and methods; 0 if
 // there is none. src is resource id as the engine sees it. Fault: NotFound if resource id
 // does not exist.
-func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src rego.Resource, err error) {
+func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src target.Resource, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, src, fault.NotFoundf("no such resource")

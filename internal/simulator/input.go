@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -17,7 +18,7 @@ import (
 // notes on how a live decision would differ.
 type filled struct {
 	input    value.Value
-	resource *rego.Resource
+	resource *target.Resource
 	notes    []string
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -39,7 +40,7 @@ func TestBundle(t *testing.T) {
 			t.Fatal(issues)
 		}
 		spec.Controls = append(spec.Controls, ctl)
-		spec.Resources = append(spec.Resources, rego.Resource{ID: n, Name: id, Type: "x", Path: fmt.Sprintf("/%d/**", n), Doc: document(t, res)})
+		spec.Resources = append(spec.Resources, target.Resource{ID: n, Name: id, Type: "x", Path: fmt.Sprintf("/%d/**", n), Doc: document(t, res)})
 		for _, x := range tpl.Traffic().Exchanges {
 			in := mergeInto(x.Input, map[string]any{"resource": map[string]any{"id": n}})
 			inputs, wants = append(inputs, in), append(wants, x.Want)

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/oracle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -140,7 +141,7 @@ func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
 	return o
 }
 
-func masks(rules []rego.MaskRule) map[string]string {
+func masks(rules []masking.MaskRule) map[string]string {
 	out := map[string]string{}
 	for _, r := range rules {
 		out[r.Path] = r.Strategy

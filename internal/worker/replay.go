@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -306,7 +306,7 @@ func splitLines(body []byte) ([][]byte, error) {
 func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Writer) error {
 	spec := *req.Replay
 	var err error
-	if spec.Resources, err = readChunks[rego.Resource](in, req.Chunks); err != nil {
+	if spec.Resources, err = readChunks[target.Resource](in, req.Chunks); err != nil {
 		return err
 	}
 	if spec.Past, err = readChunks[rerun.Past](in, req.PastChunks); err != nil {

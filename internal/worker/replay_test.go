@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
@@ -28,7 +29,7 @@ func replaySpec(base, cand string, resources int) rerun.Spec {
 		Epochs: []rerun.Epoch{{}},
 	}
 	for i := range resources {
-		s.Resources = append(s.Resources, rego.Resource{
+		s.Resources = append(s.Resources, target.Resource{
 			ID: int64(i + 1), Name: fmt.Sprint("r", i), Type: "api", Path: fmt.Sprintf("/docs/%d/**", i),
 			Doc: value.Object(value.Member{Key: "id", Value: value.Int(int64(i + 1))}, value.Member{Key: "data_classification", Value: value.String("internal")}),
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -50,9 +51,9 @@ type SimulateRequest struct {
 // Simulation is the outcome of a control, and the reason for it.
 type Simulation struct {
 	// Effect is ALLOW, DENY, MASK or NO_MATCH.
-	Effect string          `json:"effect"`
-	Reason string          `json:"reason"`
-	Mask   []rego.MaskRule `json:"mask,omitempty"`
+	Effect string             `json:"effect"`
+	Reason string             `json:"reason"`
+	Mask   []masking.MaskRule `json:"mask,omitempty"`
 	// Error is why the control could not be evaluated. The effect is then DENY.
 	Error       string             `json:"error,omitempty"`
 	Steps       []reason.Step      `json:"steps"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -26,15 +27,15 @@ type OPAResult struct {
 // OPADecision is the result of the generated entry point, as a stock OPA returns it from a
 // bouncer's bundle.
 type OPADecision struct {
-	Decision   string          `json:"decision" enum:"PERMIT,DENY"`
-	Allow      bool            `json:"allow"`
-	Effect     string          `json:"effect" enum:"ALLOW,MASK,DENY,NO_MATCH"`
-	Reason     string          `json:"reason"`
-	Mask       []rego.MaskRule `json:"mask"`
-	PolicyID   *int64          `json:"policy_id" nullable:"true"`
-	PolicyName *string         `json:"policy_name" nullable:"true"`
-	Version    *int64          `json:"policy_version" nullable:"true"`
-	ResourceID *int64          `json:"resource_id" nullable:"true"`
+	Decision   string             `json:"decision" enum:"PERMIT,DENY"`
+	Allow      bool               `json:"allow"`
+	Effect     string             `json:"effect" enum:"ALLOW,MASK,DENY,NO_MATCH"`
+	Reason     string             `json:"reason"`
+	Mask       []masking.MaskRule `json:"mask"`
+	PolicyID   *int64             `json:"policy_id" nullable:"true"`
+	PolicyName *string            `json:"policy_name" nullable:"true"`
+	Version    *int64             `json:"policy_version" nullable:"true"`
+	ResourceID *int64             `json:"resource_id" nullable:"true"`
 	// RequestAccess is absent unless this is a denial that can be requested, in a bundle too.
 	RequestAccess *decision.RequestAccess `json:"request_access,omitempty" doc:"After a denial that can be requested: what to send to /access/v1/requests, with a reason"`
 }
@@ -94,7 +95,7 @@ func opaDecision(d *rego.Decision) OPADecision {
 		out.Decision = "PERMIT"
 	}
 	if out.Mask == nil {
-		out.Mask = []rego.MaskRule{}
+		out.Mask = []masking.MaskRule{}
 	}
 	if d.PolicyID != 0 {
 		out.PolicyID, out.PolicyName, out.Version = &d.PolicyID, &d.PolicyName, &d.PolicyVersion

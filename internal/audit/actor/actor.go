@@ -1,4 +1,5 @@
-// Package actor finds the AI agent that asked for a decision, and what it did. It does no I/O.
+// Package actor reads who acts for a user in a decision: it checks chains of delegation, and finds
+// the AI agent that asked, and what it did. It does no I/O.
 package actor
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // The limits of discovery. The control plane has the same budget.
@@ -122,7 +123,7 @@ func (s *Scout) Quiet(host string, at time.Time) bool {
 // Note queues the host of a request that no resource of set covers for a report, or counts
 // the request if the budget is used up.
 func (s *Scout) Note(set *rego.Set, seen *Seen) {
-	name, ok := rego.HostName(seen.By.Host)
+	name, ok := target.HostName(seen.By.Host)
 	if !ok {
 		return
 	}

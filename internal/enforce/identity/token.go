@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -144,7 +144,7 @@ func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) 
 		return nil, ErrBadToken
 	}
 	act := claims.Get("act")
-	if rego.CheckActor(act) != "" {
+	if actor.Check(act) != "" {
 		return nil, ErrBadToken // controls would take the actor's request for one of the user's own
 	}
 	if who.Actor, _ = act.Get("sub").Str(); !header.IsSafe(who.Actor) {

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 )
 
@@ -33,7 +34,7 @@ type Verdict struct {
 	Asked    rego.Request
 	Decision rego.Decision
 	// Mask says how the answer must be rewritten. It is empty in shadow mode.
-	Mask []rego.MaskRule
+	Mask []masking.MaskRule
 	// KeepTool reports whether a list may contain a tool; nil: the list is not filtered.
 	// ToolsListed receives all tools of the server.
 	KeepTool    func(name string) bool
@@ -135,7 +136,7 @@ func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 }
 
 // Resolve applies the mode: shadow mode passes what enforce mode would refuse or mask.
-func (v *Verdict) Resolve(refusal *request.Refusal, mask []rego.MaskRule) {
+func (v *Verdict) Resolve(refusal *request.Refusal, mask []masking.MaskRule) {
 	v.Refusal.Code = "ok"
 	switch {
 	case refusal != nil:

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // TestPathsInEvents: next to masked members, nothing in an event repeats what they contain: it is
@@ -48,7 +48,7 @@ func TestPathsInEvents(t *testing.T) {
 		"JSON in JSON":              {"data: {\"text\":\"{\\\"ssn\\\":\\\"canary-1\\\"}\"}\n\n", "data: {\"text\":\"{\\\"ssn\\\":\\\"[redacted]\\\"}\"}\n\n"},
 	} {
 		for size := 1; size <= len(tc.in); size++ {
-			r, err := New([]rego.MaskRule{{Path: "ssn", Strategy: "redact"}, {Path: "text.ssn", Strategy: "redact"}}, nil)
+			r, err := New([]masking.MaskRule{{Path: "ssn", Strategy: "redact"}, {Path: "text.ssn", Strategy: "redact"}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,7 @@ import (
 	"net/textproto"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // Header is the prefix of a mask path that names a header field instead of a member of the body:
@@ -51,7 +50,7 @@ func (r *Rules) Head(h map[string][]string) {
 		switch {
 		case !ok:
 			continue
-		case rule.strategy == lang.StrategyRemove:
+		case rule.strategy == masking.Remove:
 			delete(h, rule.name)
 			continue
 		}
@@ -65,7 +64,7 @@ func (r *Rules) Head(h map[string][]string) {
 
 // HeadOnly reports whether all of these masks name fields of an answer's head, so that its body
 // passes unchanged.
-func HeadOnly(list []rego.MaskRule) bool {
+func HeadOnly(list []masking.MaskRule) bool {
 	for _, m := range list {
 		if !strings.HasPrefix(m.Path, Header) {
 			return false

@@ -10,8 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -62,16 +60,16 @@ type Rules struct {
 
 	set     pii.Set
 	how     [8]string // strategies by category
-	paths   []rego.MaskRule
+	paths   []masking.MaskRule
 	headers []headerRule
 	key     masking.HashKey
 }
 
 // Split separates the masks of the answer from those of the request.
-func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
+func Split(list []masking.MaskRule) (answer, request []masking.MaskRule) {
 	for _, r := range list {
 		if path, ok := strings.CutPrefix(r.Path, Request); ok {
-			request = append(request, rego.MaskRule{Path: path, Strategy: r.Strategy})
+			request = append(request, masking.MaskRule{Path: path, Strategy: r.Strategy})
 		} else {
 			answer = append(answer, r)
 		}
@@ -81,7 +79,7 @@ func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
 
 // New compiles masks, which hash with the tenant's key. An unknown category is an error, and so is
 // a header field that cannot be masked.
-func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
+func New(list []masking.MaskRule, key masking.HashKey) (*Rules, error) {
 	r := &Rules{key: key}
 	for _, m := range list {
 		if name, ok := strings.CutPrefix(m.Path, Header); ok {
@@ -110,7 +108,7 @@ func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 
 func isStricter(a, b string) bool {
 	order := func(s string) int {
-		return strings.Index(" "+lang.StrategyLast4+" "+lang.StrategyHash+" "+lang.StrategyRedact+" "+lang.StrategyRemove, " "+s)
+		return strings.Index(" "+masking.Last4+" "+masking.Hash+" "+masking.Redact+" "+masking.Remove, " "+s)
 	}
 	return order(a) > order(b)
 }

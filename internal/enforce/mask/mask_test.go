@@ -10,8 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -20,13 +18,13 @@ var testKey = masking.HashKey("a key of 32 bytes for tests only")
 
 func rules(t testing.TB, list ...string) *Rules {
 	t.Helper()
-	var masks []rego.MaskRule
+	var masks []masking.MaskRule
 	for _, s := range list {
 		path, strategy, ok := strings.Cut(s, "=")
 		if !ok {
-			strategy = lang.StrategyRedact
+			strategy = masking.Redact
 		}
-		masks = append(masks, rego.MaskRule{Path: path, Strategy: strategy})
+		masks = append(masks, masking.MaskRule{Path: path, Strategy: strategy})
 	}
 	r, err := New(masks, testKey)
 	if err != nil {
@@ -90,7 +88,7 @@ func TestResultIsIndependentOfPieces(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 1, 25).Draw(t, "words"), "")
-		masks, _ := New([]rego.MaskRule{
+		masks, _ := New([]masking.MaskRule{
 			{Path: "pii:names", Strategy: "redact"},
 			{Path: "pii:emails", Strategy: "last4"},
 			{Path: "pii:ssn", Strategy: "redact"},
@@ -174,7 +172,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%q was taken in pieces", bad)
 		}
 	}
-	if _, err := New([]rego.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
+	if _, err := New([]masking.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
 		t.Error("an unknown category is no error")
 	}
 }

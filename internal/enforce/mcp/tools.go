@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -37,7 +35,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrList, err)
 	}
-	var drop []rego.MaskRule
+	var drop []masking.MaskRule
 	one := func(prefix string, msg value.Value) error {
 		result := msg.Get("result")
 		list := result.Get("tools")
@@ -54,7 +52,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 			}
 			tools = append(tools, Tool{name, digest(t), paramsOf(t.Get("inputSchema"))})
 			if !keep(name) {
-				drop = append(drop, rego.MaskRule{Path: prefix + "/result/tools/" + strconv.Itoa(i), Strategy: lang.StrategyRemove})
+				drop = append(drop, masking.MaskRule{Path: prefix + "/result/tools/" + strconv.Itoa(i), Strategy: masking.Remove})
 			}
 		}
 		return nil

@@ -1,7 +1,6 @@
 package pii
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -10,11 +9,11 @@ import (
 // and for hash without a key.
 func Hide(dst, text []byte, strategy string, key masking.HashKey) []byte {
 	switch strategy {
-	case lang.StrategyRemove:
+	case masking.Remove:
 		return dst
-	case lang.StrategyHash:
+	case masking.Hash:
 		return append(dst, key.Hash(text)...)
-	case lang.StrategyLast4:
+	case masking.Last4:
 		dst = append(dst, "****"...)
 		if r := []rune(string(text)); len(r) > 8 {
 			dst = append(dst, string(r[len(r)-4:])...)

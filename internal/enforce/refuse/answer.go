@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -65,7 +65,7 @@ func (rw *Writer) ProviderOf(in *request.Inbound) string {
 		}
 		return in.Seen.LLM.Provider
 	}
-	var res *rego.Resource
+	var res *target.Resource
 	if st := rw.State.Load(); st.Set != nil {
 		res = st.Set.Match(in.Locator())
 	}

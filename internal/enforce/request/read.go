@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // KindOf returns what a resource is registered as: its resource_kind, or else its type, with one
 // name for models (llm_endpoint) and one for MCP servers (mcp_server).
-func KindOf(res *rego.Resource) string {
+func KindOf(res *target.Resource) string {
 	if res == nil {
 		return ""
 	}
@@ -38,13 +38,13 @@ func KindOf(res *rego.Resource) string {
 }
 
 // servesModel reports whether a resource is registered as a model or an agent.
-func servesModel(res *rego.Resource) bool {
+func servesModel(res *target.Resource) bool {
 	kind := KindOf(res)
 	return kind == "llm_endpoint" || kind == "agent"
 }
 
 // ServesMCP reports whether a resource is registered as an MCP server.
-func ServesMCP(res *rego.Resource) bool { return KindOf(res) == "mcp_server" }
+func ServesMCP(res *target.Resource) bool { return KindOf(res) == "mcp_server" }
 
 // serving describes the resources of a request. A path with two readings has two resources, and it
 // is unknown which one the application serves.

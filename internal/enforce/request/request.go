@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -291,7 +292,7 @@ func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) v
 var emptyObject = value.Object()
 
 // Credit returns the changes of the header that replace the caller's credentials.
-func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
+func (in *Inbound) Credit(st *settings.State, res *target.Resource, who *identity.Caller) header.Changes {
 	if res == nil && st.Set != nil && st.HasResourceCredentials() {
 		res = st.Set.Match(in.Locator())
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -108,13 +108,13 @@ var targetBytes = func() (t [256]bool) {
 
 // canonicalPath returns the canonical form of a path, in which it is forwarded.
 func canonicalPath(raw string, keepSlash bool) (string, bool) {
-	p, err := rego.NormalizePath(raw)
+	p, err := target.NormalizePath(raw)
 	if err != nil {
 		return "", false
 	}
 	// Encoding may make the path too long for a decision.
 	if p != raw {
-		if again, err := rego.NormalizePath(p); err != nil || again != p {
+		if again, err := target.NormalizePath(p); err != nil || again != p {
 			return "", false
 		}
 	}

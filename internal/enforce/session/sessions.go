@@ -5,7 +5,7 @@ package session
 import (
 	"sync"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 const (
@@ -29,7 +29,7 @@ type Book struct {
 type entry struct {
 	owner string
 	bound bool
-	masks []rego.MaskRule
+	masks []masking.MaskRule
 }
 
 // entryFor returns a session, and creates it if it is unknown. The caller holds mu.
@@ -63,7 +63,7 @@ func (s *Book) Claim(key, user string) bool {
 }
 
 // NoteMasks remembers the masks of an answer in a session.
-func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
+func (s *Book) NoteMasks(key string, masks []masking.MaskRule) {
 	if key == "" || len(masks) == 0 {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
 }
 
 // Masks returns the masks that answers in a session had.
-func (s *Book) Masks(key string) []rego.MaskRule {
+func (s *Book) Masks(key string) []masking.MaskRule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got := s.seen[key]; got != nil {
@@ -84,10 +84,10 @@ func (s *Book) Masks(key string) []rego.MaskRule {
 }
 
 // UniteMasks returns a copy of a with the masks of b that it lacks.
-func UniteMasks(a, b []rego.MaskRule) []rego.MaskRule {
-	have := make(map[rego.MaskRule]bool, len(a)+len(b))
-	out := make([]rego.MaskRule, 0, len(a)+len(b))
-	for _, list := range [...][]rego.MaskRule{a, b} {
+func UniteMasks(a, b []masking.MaskRule) []masking.MaskRule {
+	have := make(map[masking.MaskRule]bool, len(a)+len(b))
+	out := make([]masking.MaskRule, 0, len(a)+len(b))
+	for _, list := range [...][]masking.MaskRule{a, b} {
 		for _, m := range list {
 			if !have[m] && len(out) < maxSessionMasks {
 				have[m] = true

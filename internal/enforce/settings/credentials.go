@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
@@ -91,7 +91,7 @@ func (st *State) HasResourceCredentials() bool {
 
 // forRequest returns the credentials for a request. Those for its resource replace those for all
 // requests.
-func (st *State) forRequest(res *rego.Resource) []credential {
+func (st *State) forRequest(res *target.Resource) []credential {
 	if st.Credentials == nil || len(st.Credentials.list) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ var authorizationOnly = []string{"Authorization"}
 // Credit returns what the application receives in place of the caller's credentials. A token that
 // is meant for the bouncer is not forwarded, unless the configuration asks for that. Shadow mode
 // must not differ from direct access, so the token stays there, unless a credential replaces it.
-func (st *State) Credit(headers http.Header, res *rego.Resource, who *identity.Caller) (c header.Changes) {
+func (st *State) Credit(headers http.Header, res *target.Resource, who *identity.Caller) (c header.Changes) {
 	c.Drop = st.tokenHeaders(who)
 	for _, r := range st.forRequest(res) {
 		switch r.Action {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 var errSession = request.Refuse(http.StatusNotFound, "session_unknown", "the session is unknown, or belongs to another user")
@@ -78,7 +78,7 @@ func (g *Gate) Open(in *request.Inbound, st *settings.State, who *identity.Calle
 
 // resumedMasks returns the masks for a resumed stream, which may carry answers to earlier requests:
 // the masks of earlier answers in this session, and those of calls of the server's tools.
-func (g *Gate) resumedMasks(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) []rego.MaskRule {
+func (g *Gate) resumedMasks(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) []masking.MaskRule {
 	masks := g.Sessions.Masks(in.Session)
 	end := g.Now().Add(toolsDeadline)
 	for _, name := range g.Tools.Names(in.ServerKey(st)) {

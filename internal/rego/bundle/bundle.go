@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -240,8 +241,8 @@ func libraryIndex(libraries map[string]lang.Library) value.Value {
 
 func strictnessTable() value.Value {
 	var m []value.Member
-	for _, name := range []string{lang.StrategyLast4, lang.StrategyHash, lang.StrategyRedact, lang.StrategyRemove} {
-		m = append(m, value.Member{Key: name, Value: value.Int(int64(lang.Strictness(name)))})
+	for _, name := range []string{masking.Last4, masking.Hash, masking.Redact, masking.Remove} {
+		m = append(m, value.Member{Key: name, Value: value.Int(int64(masking.Strictness(name)))})
 	}
 	return value.Object(m...)
 }

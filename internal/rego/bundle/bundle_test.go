@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -30,7 +31,7 @@ func bundleSet(t testing.TB) *rego.Set {
 	return rego.NewSet(rego.SetSpec{
 		Revision: 12, Env: "sandbox", Controls: []*rego.Control{c},
 		PIP:       decodedValue(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
-		Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: decodedValue(t, `{"id":1,"n":1.50}`)}},
+		Resources: []target.Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: decodedValue(t, `{"id":1,"n":1.50}`)}},
 	})
 }
 

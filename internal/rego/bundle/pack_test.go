@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -25,7 +26,7 @@ func TestPackedIsTheBundle(t *testing.T) {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	set := rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}, Resources: []rego.Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
+	set := rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}, Resources: []target.Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
 	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
 	p, err := Pack(set)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -308,8 +309,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("control %d (version %d) does not compile: line %d, column %d: %s", e.Control, e.Version, is.Line, is.Column, is.Message)
 }
 
-func readResource(v value.Value) (rego.Resource, error) {
-	var r rego.Resource
+func readResource(v value.Value) (target.Resource, error) {
+	var r target.Resource
 	var ok bool
 	if r.ID, ok = v.Get("id").Int64(); !ok {
 		return r, errors.New("the bundle's index contains a resource that cannot be read")

@@ -7,6 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // advise warns of code that compiles but never works: references to parts of the input that no
@@ -136,7 +137,7 @@ func adviseStrategy(v *ast.Term, loc *ast.Location) []Issue {
 	if v == nil {
 		return nil
 	}
-	if s, ok := v.Value.(ast.String); ok && Strictness(string(s)) > 0 {
+	if s, ok := v.Value.(ast.String); ok && masking.Strictness(string(s)) > 0 {
 		return nil
 	}
 	if !wrongKind(v, "string") {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -51,7 +49,7 @@ type maskNode struct {
 // is not known what the path would hide in it.
 //
 // Bytes outside the masks do not change. A document that is not JSON is an error.
-func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
+func Apply(doc []byte, rules []MaskRule, key HashKey) ([]byte, error) {
 	if len(rules) == 0 {
 		return doc, nil
 	}
@@ -69,7 +67,7 @@ func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
 // ApplyTo is Apply for large documents. It passes the result to out in pieces. Besides doc it needs
 // memory for one piece, or for the largest value. After an error, the pieces that out got must not
 // be passed on.
-func ApplyTo(doc []byte, rules []rego.MaskRule, key HashKey, out func([]byte) error) error {
+func ApplyTo(doc []byte, rules []MaskRule, key HashKey, out func([]byte) error) error {
 	root, err := maskTree(rules)
 	if err != nil {
 		return err
@@ -82,7 +80,7 @@ func ApplyTo(doc []byte, rules []rego.MaskRule, key HashKey, out func([]byte) er
 }
 
 // maskTree merges the paths of rules into a tree.
-func maskTree(rules []rego.MaskRule) (*maskNode, error) {
+func maskTree(rules []MaskRule) (*maskNode, error) {
 	root := &maskNode{}
 	for _, r := range rules {
 		if err := root.add(r); err != nil {
@@ -106,8 +104,8 @@ func (m *masker) document(nodes []*maskNode, depth int) error {
 }
 
 // add puts a rule into the tree.
-func (n *maskNode) add(r rego.MaskRule) error {
-	if lang.Strictness(r.Strategy) == 0 {
+func (n *maskNode) add(r MaskRule) error {
+	if Strictness(r.Strategy) == 0 {
 		return fmt.Errorf("unknown mask strategy %q", r.Strategy)
 	}
 	segs := maskPath(r.Path)
@@ -130,7 +128,7 @@ func (n *maskNode) add(r rego.MaskRule) error {
 		}
 		n = n.member[s]
 	}
-	if lang.Strictness(r.Strategy) > lang.Strictness(n.action) {
+	if Strictness(r.Strategy) > Strictness(n.action) {
 		n.action = r.Strategy
 	}
 	return nil
@@ -378,7 +376,7 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 				continue
 			}
 			next = append(next, hit)
-			if lang.Strictness(hit.action) > lang.Strictness(action) {
+			if Strictness(hit.action) > Strictness(action) {
 				action = hit.action
 			}
 		}
@@ -391,10 +389,10 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 	m.hiding++
 	err = m.value(nil, depth+1)
 	m.hiding--
-	if err == nil && action != lang.StrategyRemove {
+	if err == nil && action != Remove {
 		m.put(m.hide(m.src[from:m.at], action)...)
 	}
-	return action == lang.StrategyRemove, err
+	return action == Remove, err
 }
 
 // lastFour returns the last four characters of a text, or "" if it is not longer than that.
@@ -413,7 +411,7 @@ func lastFour(text []byte) string {
 // hide returns the JSON that replaces a value under a strategy.
 func (m *masker) hide(raw []byte, strategy string) []byte {
 	out := Redacted
-	if strategy == lang.StrategyHash || strategy == lang.StrategyLast4 {
+	if strategy == Hash || strategy == Last4 {
 		text, scalar := raw, true
 		switch raw[0] {
 		case '"':
@@ -422,7 +420,7 @@ func (m *masker) hide(raw []byte, strategy string) []byte {
 			scalar = false
 		}
 		switch {
-		case strategy == lang.StrategyHash:
+		case strategy == Hash:
 			out = m.key.Hash(text)
 		case scalar:
 			out = "****" + lastFour(text)

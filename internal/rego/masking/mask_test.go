@@ -8,9 +8,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // testHashKey is the key that tests hash with.
@@ -20,15 +17,15 @@ func TestApplyMask(t *testing.T) {
 	doc := `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`
 	for _, tc := range []struct {
 		name  string
-		rules []rego.MaskRule
+		rules []MaskRule
 		want  string
 	}{
-		{"dotted", []rego.MaskRule{{Path: "user.email", Strategy: "redact"}}, `{ "user" : {"email":"[redacted]","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"pointer", []rego.MaskRule{{Path: "/a~1b/c~0d", Strategy: "redact"}}, `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"[redacted]"}, "\u0065t":"esc" }`},
-		{"remove first and last", []rego.MaskRule{{Path: "user", Strategy: "remove"}, {Path: "et", Strategy: "remove"}}, `{  "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}}`},
-		{"last4 in every element", []rego.MaskRule{{Path: "items.*.card", Strategy: "last4"}, {Path: "user.ssn", Strategy: "last4"}, {Path: "user.age", Strategy: "last4"}}, `{ "user" : {"email":"ann@example.com","ssn":"****6789", "age":"****"}, "items":[{"id":1,"card":"****1111"},{"id":2,"card":"****9999"}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"stricter wins, outer covers inner", []rego.MaskRule{{Path: "user.ssn", Strategy: "last4"}, {Path: "user.*", Strategy: "remove"}, {Path: "items.0", Strategy: "redact"}, {Path: "items.*.id", Strategy: "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:65d7ddafbece2dafbb92c257625d9f41c26ef61524f7fe0117d2511093b056fe","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"absent", []rego.MaskRule{{Path: "nobody.here", Strategy: "remove"}}, doc},
+		{"dotted", []MaskRule{{Path: "user.email", Strategy: "redact"}}, `{ "user" : {"email":"[redacted]","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"pointer", []MaskRule{{Path: "/a~1b/c~0d", Strategy: "redact"}}, `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"[redacted]"}, "\u0065t":"esc" }`},
+		{"remove first and last", []MaskRule{{Path: "user", Strategy: "remove"}, {Path: "et", Strategy: "remove"}}, `{  "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}}`},
+		{"last4 in every element", []MaskRule{{Path: "items.*.card", Strategy: "last4"}, {Path: "user.ssn", Strategy: "last4"}, {Path: "user.age", Strategy: "last4"}}, `{ "user" : {"email":"ann@example.com","ssn":"****6789", "age":"****"}, "items":[{"id":1,"card":"****1111"},{"id":2,"card":"****9999"}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"stricter wins, outer covers inner", []MaskRule{{Path: "user.ssn", Strategy: "last4"}, {Path: "user.*", Strategy: "remove"}, {Path: "items.0", Strategy: "redact"}, {Path: "items.*.id", Strategy: "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:65d7ddafbece2dafbb92c257625d9f41c26ef61524f7fe0117d2511093b056fe","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"absent", []MaskRule{{Path: "nobody.here", Strategy: "remove"}}, doc},
 	} {
 		got, err := Apply([]byte(doc), tc.rules, testHashKey)
 		if err != nil || string(got) != tc.want {
@@ -39,7 +36,7 @@ func TestApplyMask(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `{`, `{"a":1,}`, `[1,]`, `{"a" 1}`, `{"a":1} x`, `tru`, `{"a":01}`, "{\"a\":\"\n\"}", `{"a":"\x"}`, `[1 2]`, `<html>`} {
-		if got, err := Apply([]byte(bad), []rego.MaskRule{{Path: "a", Strategy: "redact"}}, nil); err == nil {
+		if got, err := Apply([]byte(bad), []MaskRule{{Path: "a", Strategy: "redact"}}, nil); err == nil {
 			t.Errorf("%q passed as %q", bad, got)
 		}
 	}
@@ -48,9 +45,9 @@ func TestApplyMask(t *testing.T) {
 func FuzzApplyMask(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"x","c":1},{"b":2}],"d":"1234567"}`), "a.*.b", uint8(3))
 	f.Add([]byte(`[[],{},{"":""},null,true]`), "/0", uint8(0))
-	strategies := []string{lang.StrategyRedact, lang.StrategyHash, lang.StrategyLast4, lang.StrategyRemove}
+	strategies := []string{Redact, Hash, Last4, Remove}
 	f.Fuzz(func(t *testing.T, doc []byte, path string, s uint8) {
-		got, err := Apply(doc, []rego.MaskRule{{Path: path, Strategy: strategies[s%4]}}, testHashKey)
+		got, err := Apply(doc, []MaskRule{{Path: path, Strategy: strategies[s%4]}}, testHashKey)
 		if err != nil {
 			return
 		}
@@ -68,7 +65,7 @@ func TestApplyMaskKeepsBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Custom(drawJSON).Draw(t, "doc")
 		doc, _ := json.MarshalIndent(v, "", " ")
-		got, err := Apply(doc, []rego.MaskRule{{Path: "no.such.path", Strategy: lang.StrategyRemove}}, nil)
+		got, err := Apply(doc, []MaskRule{{Path: "no.such.path", Strategy: Remove}}, nil)
 		if err != nil || !bytes.Equal(got, doc) {
 			t.Fatalf("%v: %s became %s", err, doc, got)
 		}
@@ -122,7 +119,7 @@ func TestApplyMaskInStrings(t *testing.T) {
 		"no path to it":   {"other.ssn", `{"text":"{\"ssn\": 1"}`, `{"text":"{\"ssn\": 1"}`},
 		"the whole of it": {"*.*", `{"text":"{\"a\":1,\"b\":2}"}`, `{"text":"{\"a\":\"[redacted]\",\"b\":\"[redacted]\"}"}`},
 	} {
-		got, err := Apply([]byte(tc.doc), []rego.MaskRule{{Path: tc.path, Strategy: lang.StrategyRedact}}, nil)
+		got, err := Apply([]byte(tc.doc), []MaskRule{{Path: tc.path, Strategy: Redact}}, nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %s %v, want %s", name, got, err, tc.want)
 		}
@@ -146,13 +143,13 @@ func TestHashKey(t *testing.T) {
 
 // In pieces the result is the same, whatever goes and however large a value is.
 func TestApplyMaskTo(t *testing.T) {
-	rules := []rego.MaskRule{
-		{Path: "rows.*.secret", Strategy: lang.StrategyHash},
-		{Path: "rows.*.gone", Strategy: lang.StrategyRemove},
-		{Path: "rows.0", Strategy: lang.StrategyRemove},
-		{Path: "rows.*.deep.*.a", Strategy: lang.StrategyLast4},
-		{Path: "big", Strategy: lang.StrategyRedact},
-		{Path: "rows.*.text.inner", Strategy: lang.StrategyRemove},
+	rules := []MaskRule{
+		{Path: "rows.*.secret", Strategy: Hash},
+		{Path: "rows.*.gone", Strategy: Remove},
+		{Path: "rows.0", Strategy: Remove},
+		{Path: "rows.*.deep.*.a", Strategy: Last4},
+		{Path: "big", Strategy: Redact},
+		{Path: "rows.*.text.inner", Strategy: Remove},
 	}
 	row := `{"secret": "s", "gone":{"a":[1,2,{"b":"` + strings.Repeat("x", 700) + `"}]}, "kept":"` + strings.Repeat("é", 300) + `","deep":[{"a":"abcdefgh"},{"a":12345678,"b":null}],"text":"{\"inner\":1,\"b\":2}" }`
 	long := strings.Repeat("y", 3*maskPiece)
@@ -188,7 +185,7 @@ func TestApplyMaskTo(t *testing.T) {
 func TestApplyMaskInLargeStrings(t *testing.T) {
 	inner := `{"secret":"canary","b":"` + strings.Repeat("x", maxInnerDocument) + `"}`
 	quoted, _ := json.Marshal(map[string]string{"text": inner, "plain": strings.Repeat("x", maxInnerDocument+1)})
-	got, err := Apply(quoted, []rego.MaskRule{{Path: "text.secret", Strategy: lang.StrategyRemove}, {Path: "plain.secret", Strategy: lang.StrategyRemove}}, nil)
+	got, err := Apply(quoted, []MaskRule{{Path: "text.secret", Strategy: Remove}, {Path: "plain.secret", Strategy: Remove}}, nil)
 	if err != nil || bytes.Contains(got, []byte("canary")) || !bytes.Contains(got, []byte(`"text":"[redacted]"`)) || len(got) < maxInnerDocument {
 		t.Errorf("%.200s %v", got, err)
 	}

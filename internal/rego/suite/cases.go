@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -25,14 +26,14 @@ type TestCase struct {
 
 // TestResult is the result of a case.
 type TestResult struct {
-	Name             string          `json:"name"`
-	Passed           bool            `json:"passed"`
-	Expected         bool            `json:"expected"`
-	Actual           bool            `json:"actual"`
-	Effect           string          `json:"effect"`
-	Reason           string          `json:"reason"`
-	Mask             []rego.MaskRule `json:"mask,omitempty"`
-	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
+	Name             string             `json:"name"`
+	Passed           bool               `json:"passed"`
+	Expected         bool               `json:"expected"`
+	Actual           bool               `json:"actual"`
+	Effect           string             `json:"effect"`
+	Reason           string             `json:"reason"`
+	Mask             []masking.MaskRule `json:"mask,omitempty"`
+	EvaluationTimeMS float64            `json:"evaluation_time_ms"`
 	// Error says why the control could not be evaluated. An error counts as a DENY, so a case that
 	// expects no access passes. A case that ran into a limit does not pass.
 	Error string `json:"error,omitempty"`

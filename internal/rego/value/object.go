@@ -209,6 +209,14 @@ func (v Value) With(key string, val Value) Value {
 	return objectOf(&object{mem: mem})
 }
 
+// Without returns v without the member key. A value that does not have it is returned as it is.
+func Without(v Value, key string) Value {
+	if !v.Get(key).Defined() {
+		return v
+	}
+	return v.With(key, Value{})
+}
+
 // Pairs returns the members of an object in Rego's order; nil if v is not an object. The caller must
 // not change the slice.
 func (v Value) Pairs() []Pair {

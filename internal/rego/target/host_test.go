@@ -1,7 +1,6 @@
-package rego
+package target
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -20,14 +19,5 @@ func TestHostName(t *testing.T) {
 		if got != want || ok != (want != "") {
 			t.Errorf("HostName(%q) = %q, %v, want %q", host, got, ok, want)
 		}
-	}
-}
-
-func TestUnknownHosts(t *testing.T) {
-	set := NewSet(SetSpec{Resources: []Resource{{ID: 1, Host: "Known.example"}, {ID: 2, Host: "port.example:8443"}, {ID: 3, Path: "/x"}, {ID: 4, Host: "gone.example"}}})
-	set = set.With(Change{RemovedResources: []int64{4}})
-	got := set.UnknownHosts([]string{"known.example", "new.example", "port.example", "gone.example", "new.example"})
-	if want := []string{"new.example", "gone.example"}; !slices.Equal(got, want) {
-		t.Errorf("unknown: %v, want %v", got, want)
 	}
 }

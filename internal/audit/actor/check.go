@@ -1,4 +1,4 @@
-package rego
+package actor
 
 import (
 	"strconv"
@@ -6,14 +6,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// MaxActors is how many actors a chain of delegation may name.
-const MaxActors = 8
+// Max is how many actors a chain of delegation may name.
+const Max = 8
 
-// CheckActor returns what is wrong with input.user.act, or "" if it is valid. The member names
+// Check returns what is wrong with input.user.act, or "" if it is valid. The member names
 // who acts for the user, in the form of the claim "act" (RFC 8693, section 4.1): an object whose
 // sub is the current actor, and whose own act is the previous actor.
-func CheckActor(act value.Value) string {
-	for range MaxActors {
+func Check(act value.Value) string {
+	for range Max {
 		switch {
 		case !act.Defined() || act.IsNull():
 			return ""
@@ -26,7 +26,7 @@ func CheckActor(act value.Value) string {
 		act = act.Get("act")
 	}
 	if act.Defined() && !act.IsNull() {
-		return "must name at most " + strconv.Itoa(MaxActors) + " actors"
+		return "must name at most " + strconv.Itoa(Max) + " actors"
 	}
 	return ""
 }

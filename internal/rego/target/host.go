@@ -1,4 +1,4 @@
-package rego
+package target
 
 import (
 	"net/netip"
@@ -56,26 +56,4 @@ func digits(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// UnknownHosts returns those of the names (see HostName) that are not the host of any resource of
-// the set, whatever its port, each once. It visits all resources.
-func (s *Set) UnknownHosts(names []string) []string {
-	left := make(map[string]bool, len(names))
-	for _, n := range names {
-		left[n] = true
-	}
-	for _, sl := range s.slots {
-		if sl != nil && sl.host != "" {
-			delete(left, withoutPort(sl.host))
-		}
-	}
-	var out []string
-	for _, n := range names {
-		if left[n] {
-			left[n] = false
-			out = append(out, n)
-		}
-	}
-	return out
 }

@@ -1,4 +1,4 @@
-package rego
+package target
 
 import (
 	"errors"
@@ -144,7 +144,7 @@ func escapePath(raw string) (string, error) {
 			return "", errPathChar
 		}
 		plain = append(plain, c)
-		if unreserved(c) || !encoded && (c == '/' || segmentChars[c]) {
+		if Unreserved(c) || !encoded && (c == '/' || segmentChars[c]) {
 			out = append(out, c)
 		} else {
 			out = append(out, '%', hex[c>>4], hex[c&15])
@@ -157,9 +157,9 @@ func escapePath(raw string) (string, error) {
 	return string(out), nil
 }
 
-// unreserved reports whether a byte means the same with and without an escape (RFC 3986, section
+// Unreserved reports whether a byte means the same with and without an escape (RFC 3986, section
 // 2.3).
-func unreserved(c byte) bool {
+func Unreserved(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		return true

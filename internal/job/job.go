@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -61,6 +62,9 @@ type Task struct {
 	Attempt     int             `db:"attempt"` // 1 for the first attempt
 	MaxAttempts int             `db:"max_attempts"`
 	CreatedAt   time.Time       `db:"created_at"`
+	// completing is set once the handler has called Complete. A job that is gone then was not
+	// ended by another runner.
+	completing *atomic.Bool
 }
 
 // Decode decodes the payload into into. An error is Permanent.
@@ -74,6 +78,9 @@ func (t Task) Decode(into any) error {
 // Complete deletes the job in the transaction that does its work, so that both are committed or
 // neither. If the error is ErrLost, roll the work back.
 func (t Task) Complete(ctx context.Context, tx *db.Tx) error {
+	if t.completing != nil { // the runner claimed the task
+		t.completing.Store(true)
+	}
 	n, err := deleteTask(ctx, tx, t)
 	if err == nil && n == 0 {
 		err = ErrLost

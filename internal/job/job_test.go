@@ -265,6 +265,37 @@ func TestDeadRunner(t *testing.T) {
 	})
 }
 
+// TestClockAhead checks that a runner stops its run of a job that a replica whose clock is ahead has
+// claimed.
+func TestClockAhead(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		runs, stopped := make(chan int, 10), make(chan error, 10)
+		handlers := map[string]job.Handler{"x": func(ctx context.Context, task job.Task) error {
+			runs <- task.Attempt
+			if task.Attempt == 1 {
+				<-ctx.Done()
+				stopped <- context.Cause(ctx)
+				return ctx.Err()
+			}
+			return nil
+		}}
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Lease: time.Second, Now: func() time.Time { return time.Now().UTC() }})
+		insert(t, d, job.Job{Kind: "x"})
+		if first := get(t, runs); first != 1 {
+			t.Fatalf("the first run is attempt %d", first)
+		}
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Lease: time.Second, Now: func() time.Time { return time.Now().UTC().Add(5 * time.Minute) }})
+		if second := get(t, runs); second != 2 {
+			t.Errorf("the second run is attempt %d", second)
+		}
+		if err := get(t, stopped); !errors.Is(err, job.ErrLost) {
+			t.Errorf("the first run ended with %v, want %v", err, job.ErrLost)
+		}
+		until(t, "the job is done", func() bool { return len(states(t, d)) == 0 })
+	})
+}
+
 func TestStopGivesBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")

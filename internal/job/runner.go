@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -25,7 +26,9 @@ type Kind struct {
 }
 
 // Runner runs the jobs of all tenants. Each replica has one. Leases in the store prevent two
-// runners from running the same job at once.
+// runners from running the same job at once. If the clocks of two replicas differ by more than
+// Lease, the one that is ahead may claim a running job. The other one then stops its run within a
+// third of Lease, and stores no result.
 type Runner struct {
 	Cluster *db.Cluster
 	// Kinds are the kinds of jobs. Each package declares its own in jobs.go.
@@ -110,7 +113,7 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 		r.agenda.Schedule(tenant, *again)
 	}
 	for _, t := range tasks {
-		t.Tenant = tenant
+		t.Tenant, t.completing = tenant, new(atomic.Bool)
 		r.tasks.Go(func() {
 			defer func() { <-r.slots }()
 			r.run(ctx, t)
@@ -170,8 +173,8 @@ func (r *Runner) run(ctx context.Context, t Task) {
 	}
 }
 
-// renew renews the lease of a task while it runs. If the lease expires, it cancels the task's
-// context.
+// renew renews the lease of a task while it runs. If the lease expires, or another runner has
+// claimed the task because its clock is ahead, it cancels the task's context.
 func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(r.Lease / 3)
 	defer tick.Stop()
@@ -187,16 +190,20 @@ func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFu
 		case <-tick.C:
 		}
 		began := r.Now()
-		var n int64
+		var owned bool
 		err := r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) (err error) {
-			n, err = renewTask(ctx, tx, t, r.Now().Add(r.Lease))
+			owned, err = renewTask(ctx, tx, t, r.Now().Add(r.Lease))
 			return err
 		})
-		if err == nil && n == 0 { // the handler completed it, or another runner claimed it
-			return
-		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case owned:
 			over.Reset(r.Lease - r.Now().Sub(began))
+		case t.completing.Load():
+			return
+		default:
+			cancel(ErrLost)
+			return
 		}
 	}
 }

@@ -48,8 +48,9 @@ func nextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
 // The statements below match the attempt. If the lease of a runner has expired and another one runs
 // the task, they change nothing.
 
-func renewTask(ctx context.Context, tx *db.Tx, t Task, until time.Time) (int64, error) {
-	return tx.Exec(ctx, `UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, until)
+func renewTask(ctx context.Context, tx *db.Tx, t Task, until time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, until)
+	return n == 1, err
 }
 
 func deleteTask(ctx context.Context, tx *db.Tx, t Task) (int64, error) {

@@ -254,7 +254,7 @@ func (p *parts) people(ctx context.Context) error {
 		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.Disown, scim.Forget},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
-		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
+		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, Logger: p.log, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
 		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder, scope.Agent: agent.Holder},

@@ -23,6 +23,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -90,6 +91,8 @@ type Config struct {
 	// Box encrypts the signing keys and the secrets of second factors.
 	Box *secret.Box
 	Now func() time.Time
+	// Logger receives failures that change no answer; nil: nobody does.
+	Logger *slog.Logger
 	// NewID returns a new, random id; Random is the source of key material.
 	NewID  func() string
 	Random io.Reader
@@ -160,6 +163,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.Pause == nil {
 		cfg.Pause = pause
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Issuer == "" {
 		cfg.Issuer = "gatehouse"

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -82,7 +81,8 @@ func (d *Dedicated) Issue(ctx context.Context, sc scope.Scope, kind scope.ActorK
 	if err != nil {
 		return DedicatedKey{}, err
 	}
-	return dedicatedKey(k), d.forget(ctx, ended)
+	d.s.dropEnded(ctx, ended...)
+	return dedicatedKey(k), nil
 }
 
 // Revoke ends all keys of a holder at once. more runs in the same transaction.
@@ -108,21 +108,8 @@ func (d *Dedicated) Revoke(ctx context.Context, sc scope.Scope, kind scope.Actor
 	if err != nil {
 		return err
 	}
-	return d.forget(ctx, ended)
-}
-
-// forget removes the hashes of keys that no longer work.
-func (d *Dedicated) forget(ctx context.Context, keys []Key) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	return d.s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		var failed error
-		for _, k := range keys {
-			failed = errors.Join(failed, dropCredential(ctx, tx, k.Digest))
-		}
-		return failed
-	})
+	d.s.dropEnded(ctx, ended...)
+	return nil
 }
 
 // DedicatedKeys lists a holder's keys within tx, newest first; the keys themselves are not

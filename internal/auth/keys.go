@@ -313,8 +313,28 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	if err != nil {
 		return Key{}, err
 	}
-	// The key no longer works. This deletes its hash, which points to nothing.
-	return k, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, k.Digest) })
+	s.dropEnded(ctx, k)
+	return k, nil
+}
+
+// dropEnded removes the entries of keys that no longer work from the system store. The keys stay
+// ended if that fails, so it only logs a failure.
+func (s *Service) dropEnded(ctx context.Context, keys ...Key) {
+	if len(keys) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		for _, k := range keys {
+			if err := dropCredential(ctx, tx, k.Digest); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Logger.WarnContext(ctx, "the entries of ended keys could not be removed from the system store; the keys do not work", "keys", len(keys), "error", err)
+	}
 }
 
 // RotateKey creates a key with the same name, scopes and end. The old key works until the end of
@@ -351,10 +371,13 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 		}
 		return expireKey(ctx, tx, old.ID, end)
 	})
-	if err != nil || grace > 0 {
-		return fresh, err
+	if err != nil {
+		return Key{}, err
 	}
-	return fresh, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, old.Digest) })
+	if grace <= 0 {
+		s.dropEnded(ctx, old)
+	}
+	return fresh, nil
 }
 
 // RevokeUser ends a person's sessions within tx, and optionally keys. It is

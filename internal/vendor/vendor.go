@@ -268,8 +268,11 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace t
 	if err != nil {
 		return Issued{}, err
 	}
-	v, err = s.Get(ctx, sc, id)
-	return issued(v, key), err
+	// The caller must get the key, even if the vendor cannot be read again.
+	if fresh, err := s.Get(ctx, sc, id); err == nil {
+		v = fresh
+	}
+	return issued(v, key), nil
 }
 
 // Delete deletes a vendor and ends all its keys at once. Its tenants stay, and platform

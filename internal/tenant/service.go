@@ -261,7 +261,7 @@ func (s *Service) endCredentials(ctx context.Context, tx *db.Tx) error {
 // Delete stops a tenant at once. Its data is purged after 30 days, or at once with hard. A tenant's
 // own administrator may delete it, but not purge it.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID, hard bool) (Deletion, error) {
-	t, err := s.findVisible(ctx, sc, id)
+	_, err := s.findVisible(ctx, sc, id)
 	switch {
 	case err != nil:
 		return Deletion{}, err
@@ -270,20 +270,30 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	case hard && !sc.Platform:
 		return Deletion{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can purge a tenant")
 	}
-	now := db.Stamp(s.Now())
-	if t.Status != Deleted {
-		end := now.Add(KeepDeleted)
-		t.Status, t.DeletedAt, t.ExpiresAt, t.UpdatedAt = Deleted, &now, &end, now
-	}
 	// The entry must stay readable: a purge deletes the tenant's own log.
 	home := id
 	kind, message := "TENANT_DELETED", "the tenant is deleted; its data is kept for 30 days"
 	if hard {
 		home, kind, message = scope.DefaultTenant, "TENANT_PURGED", "the tenant and its data are purged"
 	}
-	in := newIntent(sc, t, now, kind, map[string]any{"status": t.Status})
-	in.Home = home
-	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.saveChange(ctx, tx, t, &in, nil) })
+	var t Tenant
+	var in intent
+	err = s.Stores.Write(ctx, home, func(tx *db.Tx) (err error) {
+		if err := tx.Lock(ctx, "tenant"); err != nil {
+			return err
+		}
+		if t, err = s.findVisible(ctx, sc, id); err != nil {
+			return err
+		}
+		now := db.Stamp(s.Now())
+		if t.Status != Deleted {
+			end := now.Add(KeepDeleted)
+			t.Status, t.DeletedAt, t.ExpiresAt, t.UpdatedAt = Deleted, &now, &end, now
+		}
+		in = newIntent(sc, t, now, kind, map[string]any{"status": t.Status})
+		in.Home = home
+		return s.saveChange(ctx, tx, t, &in, nil)
+	})
 	if err == nil {
 		s.pause()
 		ctx := context.WithoutCancel(ctx)
@@ -294,7 +304,10 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 			s.forget(ctx, in)
 		}
 	}
-	return Deletion{Message: message, ID: id, DeletedAt: *t.DeletedAt}, err
+	if err != nil {
+		return Deletion{}, err
+	}
+	return Deletion{Message: message, ID: id, DeletedAt: *t.DeletedAt}, nil
 }
 
 // PurgeExpired purges the tenants whose 30 days are over, and returns their number. Only one

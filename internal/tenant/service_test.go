@@ -161,6 +161,33 @@ func TestForeign(t *testing.T) {
 }
 
 // TestLimitHoldsInParallel: of 50 concurrent creates with a limit of 10, 10 succeed.
+// TestDeleteKeepsAConcurrentChange checks that a deletion does not undo a change that another caller
+// makes at the same time.
+func TestDeleteKeepsAConcurrentChange(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s := context.Background(), service(c)
+		for i := range 10 {
+			made, err := s.Create(ctx, root, Draft{Name: fmt.Sprint("Tenant ", i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			deleted := make(chan error, 1)
+			go func() {
+				_, err := s.Delete(ctx, root, made.ID, false)
+				deleted <- err
+			}()
+			_, changed := s.Update(ctx, root, made.ID, Change{Name: patch.Set("changed")})
+			if err := <-deleted; err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Get(ctx, root, made.ID)
+			if err != nil || got.Status != Deleted || changed == nil && got.Name != "changed" {
+				t.Errorf("after an update (%v) and a deletion at once: %q, %s, %v", changed, got.Name, got.Status, err)
+			}
+		}
+	})
+}
+
 func TestLimitHoldsInParallel(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)

@@ -70,7 +70,11 @@ func Parse(address string) (Place, error) {
 	if clean := path.Clean("/" + repository); clean != "/"+repository {
 		return Place{}, ErrPlace
 	}
-	tag, err := name.NewTag(rest)
+	var options []name.Option
+	if plain { // otherwise the library speaks HTTP only to private addresses
+		options = append(options, name.Insecure)
+	}
+	tag, err := name.NewTag(rest, options...)
 	// The library would read a host without a dot or a colon as a part of the repository, unless it
 	// is localhost.
 	if err != nil || tag.RegistryStr() != host && host != "docker.io" {
@@ -151,12 +155,22 @@ func confirm(p Place, image v1.Hash, options []remote.Option) error {
 	return errors.Join(errNotStored, err)
 }
 
-// Check asks a registry whether it would accept a push: it starts an upload and cancels it.
+// Check asks a registry whether it would accept a push: it starts an upload and cancels it. If ctx
+// ends, Check returns its error.
 func Check(ctx context.Context, via *outbound.Client, p Place, l Login) error {
-	// The library cancels the upload in the background, so the context must outlive this call.
+	// The library cancels the upload in the background, so its context must outlive this call.
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	context.AfterFunc(work, cancel)
-	return remote.CheckPushPermission(p.tag, l, via.Transport(work, outbound.Bound{Plain: p.plain, MaxReply: maxReply}))
+	checked := make(chan error, 1)
+	go func() {
+		checked <- remote.CheckPushPermission(p.tag, l, via.Transport(work, outbound.Bound{Plain: p.plain, MaxReply: maxReply}))
+	}()
+	select {
+	case err := <-checked:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // imageOf returns an image with one layer.

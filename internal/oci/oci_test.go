@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -315,5 +316,48 @@ func TestRedirectedLogin(t *testing.T) {
 			}
 			mu.Unlock()
 		}
+	}
+}
+
+// TestPlainByName checks that a registry in plain text is reached by HTTP whatever its name is. By
+// itself, the library would do that only for private addresses.
+func TestPlainByName(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		PlainScheme + "registry:5000/policies":       "http",
+		PlainScheme + "registry.example/policies:v1": "http",
+		Scheme + "registry.example/policies:v1":      "https",
+	} {
+		p, err := Parse(address)
+		if err != nil {
+			t.Errorf("Parse(%q): %v", address, err)
+			continue
+		}
+		if got := p.tag.Scheme(); got != want {
+			t.Errorf("the scheme of %q is %s, want %s", address, got, want)
+		}
+	}
+}
+
+// TestCheckEndsWithItsCaller checks that a check of a registry that does not answer ends with its
+// caller.
+func TestCheckEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	asked, over := make(chan struct{}, 10), make(chan struct{})
+	h := newHouse(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			asked <- struct{}{}
+			<-over
+		})
+	})
+	t.Cleanup(func() { close(over) })
+	caller, leave := context.WithCancel(ctx)
+	via, at := client(t, "127.0.0.0/8"), h.place(t, "/policies")
+	checked := make(chan error, 1)
+	go func() { checked <- Check(caller, via, at, Login{}) }()
+	<-asked
+	leave()
+	if err := <-checked; !errors.Is(err, context.Canceled) {
+		t.Errorf("Check = %v, want %v", err, context.Canceled)
 	}
 }

@@ -343,31 +343,39 @@ func (x *exchange) fail(err error) {
 func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			x.endTrace()
+			if x.status == 0 {
+				x.status = statusGone
+			}
+			x.end()
 			panic(p)
 		}
 		x.r.cfg.Panics.Count("request")
 		err := fmt.Errorf("panic: %s\n%s", fault.DescribePanic(p), debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)
-			x.endTrace()
+			x.end()
 			panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 		}
 		x.fail(err)
 	}
-	x.observe()
-	x.endTrace()
+	x.end()
 	reusable := x.body
 	if cap(reusable) > 64<<10 {
 		reusable = nil
 	}
-	x.releaseRoom()
 	slow := x.route != nil && x.route.op.Slow
 	r := x.r
 	*x = exchange{body: reusable[:0]}
 	if !slow { // a stream's writer may still be held by its handler's goroutines
 		r.pool.Put(x)
 	}
+}
+
+// end counts the request, ends its span, and frees the memory that its body holds.
+func (x *exchange) end() {
+	x.observe()
+	x.endTrace()
+	x.releaseRoom()
 }
 
 // endTrace ends the span of the request.

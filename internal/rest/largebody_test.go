@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,37 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRoomOfPanics: a handler that panics after it has begun its answer frees its body's room.
+func TestRoomOfPanics(t *testing.T) {
+	for name, cause := range map[string]any{"a panic": "late", "an abort": http.ErrAbortHandler} {
+		g := newRig(t, nil, func(g *rig) {
+			Raw(g.Router, Op{ID: "cut", Method: "PUT", Path: "/cut", Reach: ReachTenant, Tags: []string{"T"}, Summary: "Cut"}, RawDocs{},
+				func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
+					if _, err := Body(w, req); err != nil {
+						Fail(w, err)
+						return
+					}
+					_, _ = w.Write([]byte("half"))
+					panic(cause)
+				})
+		})
+		func() {
+			defer func() {
+				if p := recover(); p != http.ErrAbortHandler {
+					t.Errorf("%s: recovered %v, want %v", name, p, http.ErrAbortHandler)
+				}
+			}()
+			body := `{"name":"` + strings.Repeat("x", smallBody) + `"}`
+			g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "PUT", Path: "/v1/cut", Body: body, Key: "full"}.Request())
+		}()
+		for i, of := range g.ample {
+			if n := of.Taken(); n != 0 {
+				t.Errorf("%s: room %d: %d bytes stay taken", name, i, n)
+			}
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ func TestStructure(t *testing.T) {
 	t.Run("SQL in store files", func(t *testing.T) { checkSQL(t, files) })
 	t.Run("clock and chance come in", func(t *testing.T) { checkClock(t, files) })
 	t.Run("init and fatal", func(t *testing.T) { checkCalls(t, files) })
+	t.Run("returns", func(t *testing.T) { checkReturns(t, files) })
 }
 
 // source is one Go file of the repository.

@@ -79,10 +79,11 @@ func (s *Service) IssueKey(ctx context.Context, sc scope.Scope, id int64, grace 
 // RevokeKeys ends all keys of the agent at once. Fault: NotFound.
 func (s *Service) RevokeKeys(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
 	var a Agent
-	return a, s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
 		if a, err = load(ctx, tx, id); err != nil {
 			return err
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: "AGENT_KEYS_REVOKED", Object: "agent", ObjectID: strconv.FormatInt(id, 10), ObjectName: a.Name})
 	})
+	return a, err
 }

@@ -181,7 +181,8 @@ func readState(path string) (s devState, ok bool, err error) {
 	if err != nil {
 		return s, false, err
 	}
-	return s, true, json.Unmarshal(text, &s)
+	err = json.Unmarshal(text, &s)
+	return s, true, err
 }
 
 // linkLife is how long the printed sign-in link works.

@@ -74,10 +74,11 @@ func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error
 		return FactorState{}, err
 	}
 	out := FactorState{Required: r.facts.Load().RequireFactor}
-	return out, home.Read(ctx, func(tx *db.Tx) (err error) {
+	err = home.Read(ctx, func(tx *db.Tx) (err error) {
 		out.State, err = factor.StateOf(ctx, tx, sc.Actor.ID)
 		return err
 	})
+	return out, err
 }
 
 // Begin creates the secret of a new second factor. The caller must send the password, except right
@@ -94,15 +95,17 @@ func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (f
 		return err
 	}
 	if sc.EnrolOnly {
-		return out, home.Write(ctx, func(tx *db.Tx) error {
+		err = home.Write(ctx, func(tx *db.Tx) error {
 			u, err := user.Locked(ctx, tx, sc.Actor.ID)
 			if err != nil {
 				return err
 			}
 			return begin(tx, u)
 		})
+		return out, err
 	}
-	return out, f.withPassword(ctx, home, sc, password, nil, begin)
+	err = f.withPassword(ctx, home, sc, password, nil, begin)
+	return out, err
 }
 
 // Confirm activates the caller's new second factor with a first code from its app, and returns the
@@ -244,7 +247,7 @@ func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope,
 // StateOf describes the second factor of a person of the tenant. Fault: NotFound.
 func (f *Factors) StateOf(ctx context.Context, sc scope.Scope, userID string) (factor.State, error) {
 	var out factor.State
-	return out, f.s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := f.s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		u, err := user.ByID(ctx, tx, userID)
 		if err != nil {
 			return err
@@ -252,6 +255,7 @@ func (f *Factors) StateOf(ctx context.Context, sc scope.Scope, userID string) (f
 		out, err = factor.StateOf(ctx, tx, u.ID)
 		return err
 	})
+	return out, err
 }
 
 // ResetOf removes the second factor of a person who has lost it, and ends the person's sessions.

@@ -69,7 +69,7 @@ func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) (by Federation, e
 	if err != nil {
 		return by, err
 	}
-	return by, home.Write(ctx, func(tx *db.Tx) error {
+	err = home.Write(ctx, func(tx *db.Tx) error {
 		ss, err := selectSession(ctx, tx, sc.Session)
 		if errors.Is(err, db.ErrNoRows) {
 			return refused()
@@ -91,6 +91,7 @@ func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) (by Federation, e
 		sc.Tenant = home.TenantID()
 		return audit.Append(ctx, tx, sc, b.s.Now(), audit.Entry{Type: "LOGOUT", Object: "user", ObjectID: sc.Actor.ID, ObjectName: sc.Actor.Name})
 	})
+	return by, err
 }
 
 // open sets the id and end of a session, at most life from now, and writes it.

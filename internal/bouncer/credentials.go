@@ -244,7 +244,8 @@ func (s *Service) openCredentials(tenant scope.TenantID, b Bouncer, row credenti
 		return nil, fault.Wrap(err, "open credentials")
 	}
 	var list []SealedCredential
-	return list, fault.Wrap(json.Unmarshal(plain, &list), "read credentials")
+	err = fault.Wrap(json.Unmarshal(plain, &list), "read credentials")
+	return list, err
 }
 
 // storedCredentials returns a bouncer's row; an empty one if there is none.

@@ -103,7 +103,8 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 	// reasons must be equal to those of a bundle.
 	sc.Env = sc.EnvOr(scope.Production)
 	d, _, err := s.decide(ctx, sc, set, &req, id, "")
-	return d, id, RequestAccessFor(&d, &req), err
+	request := RequestAccessFor(&d, &req)
+	return d, id, request, err
 }
 
 // decide decides one request and stores its record. callerID is the caller's own id for the decision;

@@ -16,7 +16,8 @@ type words map[string]string
 
 func readWords(lang string) (words, error) {
 	out := words{}
-	return out, readJSON(path.Join("messages", lang+".json"), &out)
+	err := readJSON(path.Join("messages", lang+".json"), &out)
+	return out, err
 }
 
 func readJSON(name string, into any) error {

@@ -159,7 +159,7 @@ func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile
 	if !sc.Sees(scope.Sandbox) {
 		return out, nil
 	}
-	return out, s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		for i, c := range repo.Controls {
 			id := linked[i].resource
 			if id == nil && c.Resource == nil {
@@ -178,6 +178,7 @@ func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile
 		}
 		return nil
 	})
+	return out, err
 }
 
 // link finds the resource and bouncer that one control names, in an environment.

@@ -92,7 +92,8 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 		}
 		out.Controls = append(out.Controls, one)
 	}
-	return out, s.unusedRules(ctx, sc, &out, used)
+	err = s.unusedRules(ctx, sc, &out, used)
+	return out, err
 }
 
 // maxExplanations is how many records Unused reads for their explanations, newest first. That takes

@@ -123,7 +123,7 @@ func (s *Tokens) load(ctx context.Context, sc scope.Scope, id string) (Token, er
 // Revoke removes a token, which stops working at once.
 func (s *Tokens) Revoke(ctx context.Context, sc scope.Scope, id string) (Token, error) {
 	var t Token
-	return t, s.Auth.Dedicated.Revoke(ctx, sc, scope.Directory, id, func(tx *db.Tx) error {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Directory, id, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, lock); err != nil {
 			return err
 		}
@@ -136,6 +136,7 @@ func (s *Tokens) Revoke(ctx context.Context, sc scope.Scope, id string) (Token, 
 		}
 		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: "DIRECTORY_KEY_REVOKED", Object: "key", ObjectID: t.ID, ObjectName: t.Name})
 	})
+	return t, err
 }
 
 // List lists the tokens of the tenant.

@@ -289,7 +289,8 @@ func (s *Service) openFlow(cookie string) (f flow, err error) {
 	if err != nil {
 		return f, err
 	}
-	return f, json.Unmarshal(text, &f)
+	err = json.Unmarshal(text, &f)
+	return f, err
 }
 
 // localPath reports whether a redirect to a path stays on this server in every browser. It refuses

@@ -43,7 +43,8 @@ func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set
 		f.note("Without the permission resources:read, the attributes of resources are left out; a live decision has them.")
 	}
 	f.fromResource()
-	return f, s.fromPerson(ctx, sc, &f, req.User)
+	err := s.fromPerson(ctx, sc, &f, req.User)
+	return f, err
 }
 
 // readsResources reports whether the caller may see the attributes of resources. This matters

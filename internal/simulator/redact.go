@@ -41,7 +41,8 @@ func sealRecord(rec Record) (text []byte, clean Record, err error) {
 		doc = scrub(doc, "", secrets)
 	}
 	text = doc.AppendJSON(nil)
-	return text, clean, json.Unmarshal(text, &clean)
+	err = json.Unmarshal(text, &clean)
+	return text, clean, err
 }
 
 // decode reads a record. A record is nested deeper than the input, and has more values.

@@ -211,7 +211,8 @@ func throughJSON(v any) (out any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, json.Unmarshal(text, &out)
+	err = json.Unmarshal(text, &out)
+	return out, err
 }
 
 // same reports whether two values are equal as JSON, whatever their Go types are.

@@ -65,7 +65,8 @@ func (rs Rollups) AddTo(s Series, d Decided) {
 // Sum adds up a series in [from, to). Both are rounded down to the start of a period of the width.
 func Sum(ctx context.Context, tx *db.Tx, w Width, s Series, from, to time.Time) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
-	return sum, sumRollups(ctx, tx, w, sum.Start, w.Start(to), []string{s.key()}, allMeasures, &sum)
+	err := sumRollups(ctx, tx, w, sum.Start, w.Start(to), []string{s.key()}, allMeasures, &sum)
+	return sum, err
 }
 
 // Read returns the roll-ups of a series in [from, to), oldest first. Periods without decisions

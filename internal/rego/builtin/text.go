@@ -193,7 +193,8 @@ func networksOf(m *Memory, v value.Value) (out []address, ok bool) {
 	}
 	switch v.Kind() {
 	case value.StringKind:
-		return out, add(v, v) && len(out) > 0
+		ok = add(v, v) && len(out) > 0
+		return out, ok
 	case value.ArrayKind, value.SetKind:
 		for i, e := range v.Elems() {
 			index := e

@@ -15,7 +15,8 @@ import (
 // loop, only the iteration with the fewest failed conditions is listed.
 func Trace(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, []reason.Step, reason.Explanation) {
 	out, e := Control(ctx, c, in, data, lim)
-	return out, stepsOf(ctx, c, in, data, lim, out, &e), e
+	steps := stepsOf(ctx, c, in, data, lim, out, &e)
+	return out, steps, e
 }
 
 // stepsOf returns the steps of a control that was evaluated and explained.

@@ -81,7 +81,7 @@ func (d *Dedicated) Issue(ctx context.Context, sc scope.Scope, kind scope.ActorK
 	if err != nil {
 		return DedicatedKey{}, err
 	}
-	d.s.dropEnded(ctx, ended...)
+	dropEnded(ctx, d.s, ended...)
 	return dedicatedKey(k), nil
 }
 
@@ -108,7 +108,7 @@ func (d *Dedicated) Revoke(ctx context.Context, sc scope.Scope, kind scope.Actor
 	if err != nil {
 		return err
 	}
-	d.s.dropEnded(ctx, ended...)
+	dropEnded(ctx, d.s, ended...)
 	return nil
 }
 

@@ -313,13 +313,13 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	if err != nil {
 		return Key{}, err
 	}
-	s.dropEnded(ctx, k)
+	dropEnded(ctx, s, k)
 	return k, nil
 }
 
 // dropEnded removes the entries of keys that no longer work from the system store. The keys stay
 // ended if that fails, so it only logs a failure.
-func (s *Service) dropEnded(ctx context.Context, keys ...Key) {
+func dropEnded(ctx context.Context, s *Service, keys ...Key) {
 	if len(keys) == 0 {
 		return
 	}
@@ -375,7 +375,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 		return Key{}, err
 	}
 	if grace <= 0 {
-		s.dropEnded(ctx, old)
+		dropEnded(ctx, s, old)
 	}
 	return fresh, nil
 }

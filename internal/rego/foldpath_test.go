@@ -1,9 +1,10 @@
 package rego
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // FuzzFold holds folding to its invariants: a folded path folds to itself, keeps its

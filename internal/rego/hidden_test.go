@@ -3,8 +3,9 @@ package rego
 import (
 	"context"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestHidden: a decision knows what its reason may show that no log may hold,

@@ -1,9 +1,10 @@
 package rego
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"slices"
 	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // names is an index of resources by type and name. It is built at its first use. Sets with the

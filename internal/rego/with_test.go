@@ -2,8 +2,9 @@ package rego
 
 import (
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestWithOfManyLeavesTheOldSet: a change of many resources that hang at the same

@@ -98,8 +98,7 @@ func TestDiscoveryOff(t *testing.T) {
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"discovery": "off"}})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	fetch(t, "GET", b.url+"/", withHost("off.example"))
-	p.publish(policySet{revision: 2, mode: "enforce"})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce"})
 	fetch(t, "GET", b.url+"/", withHost("on.example"))
 	eventually(t, "the report", func() bool { return len(g.hosts()) > 0 })
 	if got := g.hosts(); !slices.Equal(got, []string{"on.example"}) {

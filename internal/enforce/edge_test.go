@@ -41,11 +41,8 @@ var hostForms = map[string]string{
 // decision is the one that is forwarded.
 func TestHostForms(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(enforcing("package host\n\nallow := true\n\nreason := input.resource.host\n"))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, enforcing("package host\n\nallow := true\n\nreason := input.resource.host\n"), nil)
 	gate, e := grpcBouncer(t, p, trustLoopback)
-	gate.at(t, 1)
 	decided := 0
 	for host, want := range hostForms {
 		out := sendRaw(t, b.url, "GET /x HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")

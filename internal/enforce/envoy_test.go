@@ -59,7 +59,13 @@ func newCheck(method, host, path string, headers map[string]string) *authv3.Chec
 // ask sends a check, and returns the answer that must come.
 func (e *envoy) ask(req *authv3.CheckRequest) *authv3.CheckResponse {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	return e.askWithin(30*time.Second, req)
+}
+
+// askWithin is like ask, for an Envoy that waits for at most limit.
+func (e *envoy) askWithin(limit time.Duration, req *authv3.CheckRequest) *authv3.CheckResponse {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	res, err := e.client.Check(ctx, req)
 	if err != nil {
@@ -100,7 +106,7 @@ func values(list []*corev3.HeaderValueOption) map[string]string {
 	return out
 }
 
-// grpcBouncer starts a bouncer that answers Envoy over gRPC.
+// grpcBouncer starts a bouncer that answers Envoy over gRPC, and enforces the published set, if any.
 func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy) {
 	addr := freeport.Addr(t)
 	b := start(t, p, "", func(c *Config) {
@@ -110,6 +116,9 @@ func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy
 		}
 	})
 	fetch(t, "GET", b.url+"/_bouncer/healthz", nil) // both addresses are open by then
+	if p.revision > 0 {
+		b.at(t, p.revision)
+	}
 	return b, newEnvoy(t, addr)
 }
 
@@ -124,8 +133,7 @@ func TestExtAuthz(t *testing.T) {
 		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{4, 0, "package told\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/told\"\n"},
 	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, nil)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
 		return e.ask(newCheck("GET", "shop.example", path, headers))
 	}
@@ -212,8 +220,7 @@ func TestExtAuthz(t *testing.T) {
 func TestExtAuthzRawHeaders(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}, config: map[string]any{"identity": map[string]any{"forward_auth_headers": true}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, nil)
 	ask := func(pairs ...string) *authv3.CheckResponse {
 		req := newCheck("GET", "shop.example", "/admin", nil)
 		h := req.Attributes.Request.Http
@@ -244,8 +251,7 @@ allow := false if {
 func TestExtAuthzBody(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, nil)
 	const good = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
 	bad := strings.Replace(good, "hello", "attack", 1)
 	post := func(body, partial string, change func(*authv3.AttributeContext_HttpRequest)) *authv3.CheckResponse {
@@ -289,7 +295,6 @@ allow := false if input.mcp.tool == "drop_table"
 reason := "not this tool" if not allow
 `}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
 	b, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
-	b.at(t, 1)
 	call := func(tool string) (string, *authv3.CheckRequest) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
 		req := newCheck("POST", "tools.example", "/mcp", map[string]string{"content-type": "application/json", "x-envoy-auth-partial-body": "false"})
@@ -321,19 +326,13 @@ func TestExtAuthzShadow(t *testing.T) {
 		{2, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{3, 0, "package slow\n\nxs := numbers.range(1, 4000)\n\nallow if {\n\tinput.resource.path == \"/slow\"\n\tsome i in xs\n\tsome j in xs\n\tsome k in xs\n\ti + j + k == -1\n}\n"},
 	}})
-	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	get := func(path string) *authv3.CheckResponse { return e.ask(newCheck("GET", "shop.example", path, nil)) }
 	expectOutcome(t, "open", get("/x"), "OK PERMIT ok")
 	expectOutcome(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
 	expectOutcome(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
 	expectOutcome(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
-	defer cancel()
-	slow, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/slow", nil))
-	if err != nil {
-		t.Fatalf("a slow control: %v, want an answer before Envoy stops waiting", err)
-	}
+	slow := e.askWithin(400*time.Millisecond, newCheck("GET", "shop.example", "/slow", nil)) // shorter than the evaluation
 	expectOutcome(t, "a slow control", slow, "OK PASS_THROUGH pending")
 	found := false
 	for _, event := range p.logged(4) {
@@ -351,14 +350,8 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 	p := newPlane(t)
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	expectOutcome(t, "no bundle", e.ask(newCheck("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
-	p.publish(enforcing("package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"))
-	b.at(t, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
-	defer cancel()
-	res, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/x", nil))
-	if err != nil {
-		t.Fatalf("no answer before Envoy stops waiting: %v", err)
-	}
+	p.deploy(b, enforcing("package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"))
+	res := e.askWithin(400*time.Millisecond, newCheck("GET", "shop.example", "/x", nil)) // shorter than the evaluation
 	expectOutcome(t, "a slow control", res, "503 DENY evaluation_error")
 	if res.GetStatus().GetCode() != int32(codes.Unavailable) {
 		t.Errorf("the code of gRPC is %d, want %d", res.GetStatus().GetCode(), codes.Unavailable)
@@ -369,15 +362,12 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 func TestExtAuthzPeers(t *testing.T) {
 	p := newPlane(t)
 	p.publish(enforcing(allowAll))
-	ours, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
-	ours.at(t, 1)
+	_, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	expectOutcome(t, "a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
 	others, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"192.0.2.1"} })
-	others.at(t, 1)
 	expectOutcome(t, "not a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
 	wantVerdict(t, "over HTTP", fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil), 403, "untrusted_proxy")
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
-	others.at(t, 2)
+	p.deploy(others, policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
 	expectOutcome(t, "not a named proxy, in shadow", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
 }
 
@@ -435,8 +425,7 @@ func TestExtAuthzHTTP(t *testing.T) {
 	if seen := app.take(); len(seen) != 0 {
 		t.Errorf("the application got %d checks, want none", len(seen))
 	}
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, denyAll}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, denyAll}}})
 	wantVerdict(t, "in shadow", ask("GET", "/_bouncer/ext_authz/x", "", nil), 200, "access_denied")
 	wantVerdict(t, "in shadow, ambiguous", ask("GET", "/_bouncer/ext_authz/a%2fb", "", nil), 200, "bad_request")
 }
@@ -447,7 +436,6 @@ func TestConcurrentExtAuthz(t *testing.T) {
 	p := newPlane(t)
 	p.publish(enforcing(adminOnly))
 	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -465,8 +453,7 @@ func TestConcurrentExtAuthz(t *testing.T) {
 		})
 	}
 	for n := 2; n < 6; n++ {
-		p.publish(policySet{revision: n, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
-		b.at(t, n)
+		p.deploy(b, policySet{revision: n, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
 	}
 	all.Wait()
 	b.stop()

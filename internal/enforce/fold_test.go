@@ -15,12 +15,11 @@ import (
 // room in the log. Each is counted, and each permitted request has its own entry.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
 	fulltest.Only(t)
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(enforcing("package p\n\nallow if input.resource.path == \"/open\"\n"))
-	b := start(t, p, app.URL, func(c *Config) {
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, enforcing("package p\n\nallow if input.resource.path == \"/open\"\n"), func(c *Config) {
 		c.TrustedProxies = []string{"127.0.0.1"}
 		c.Fold = fold.Limits{Burst: 400, Rate: 1, EqualBurst: 100, EqualRate: 1, ByteBurst: 1 << 20, ByteRate: 1 << 10, Window: time.Hour, Sums: 16, PerOrigin: 4}
-	}).at(t, 1)
+	})
 	p.set(func() { p.down = true }) // so that events stay in the spool, and can be counted
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
 	ask := func(path string, head map[string]string) int {

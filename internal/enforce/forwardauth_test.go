@@ -31,10 +31,8 @@ func forwardHead(method, host, uri string) func(*http.Request) {
 func TestForwardAuth(t *testing.T) {
 	is := newIssuer(t)
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	identity := is.config()
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": identity}, controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, trustLoopback).at(t, 1)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": identity}, controls: []control{{id: 1, source: adminOnly}}}, trustLoopback)
 	untrusting := start(t, p, "", nil).at(t, 1)
 	wantAnswer(t, "without an application", fetch(t, "GET", untrusting.url+"/open", nil), 404)
 	admin, staff := is.token(t, "ed", nil), is.token(t, "ed", map[string]any{"groups": []string{"staff"}})
@@ -118,8 +116,7 @@ func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, enforcing(maskSSN), trustLoopback)
 	wantVerdict(t, "a mask", fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")), 403, "mask_impossible")
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "shadow", controls: []control{{id: 1, source: denyAll}}})
 	if got := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")); got.status != 200 || got.header.Get("X-Decision") != "SHADOW_WOULD_DENY" {
 		t.Errorf("in shadow: %s %v, want 200 SHADOW_WOULD_DENY", got, got.header)
 	}

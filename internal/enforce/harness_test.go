@@ -104,6 +104,7 @@ type plane struct {
 	mu       sync.Mutex
 	data     []byte
 	etag     string
+	revision int // of data; 0: there is none
 	changed  chan struct{}
 	denied   bool
 	down     bool
@@ -158,7 +159,16 @@ func (p *plane) set(fn func()) {
 // publish makes s the bundle of the bouncer.
 func (p *plane) publish(s policySet) {
 	data := s.bundle(p.t)
-	p.set(func() { p.signing, p.data, p.etag = s.signing, data, fmt.Sprintf(`"r%d"`, s.revision) })
+	p.set(func() {
+		p.signing, p.data, p.etag, p.revision = s.signing, data, fmt.Sprintf(`"r%d"`, s.revision), s.revision
+	})
+}
+
+// deploy publishes s, and waits until b enforces it.
+func (p *plane) deploy(b *running, s policySet) {
+	p.t.Helper()
+	p.publish(s)
+	b.at(p.t, s.revision)
 }
 
 func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
@@ -352,6 +362,7 @@ type reply struct {
 	status  int
 	header  http.Header
 	body    string
+	trailer http.Header
 }
 
 func (r reply) String() string { return fmt.Sprintf("%s = %d %.300s", r.request, r.status, r.body) }
@@ -384,7 +395,7 @@ func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	if err != nil {
 		t.Fatalf("%s %s: the answer broke off: %v", method, url, err)
 	}
-	return reply{method + " " + req.URL.RequestURI(), resp.StatusCode, resp.Header, string(body)}
+	return reply{method + " " + req.URL.RequestURI(), resp.StatusCode, resp.Header, string(body), resp.Trailer}
 }
 
 // wantVerdict reports an answer to a gateway with another status or code.

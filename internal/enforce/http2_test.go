@@ -109,10 +109,8 @@ func (f *frames) answer(stream uint32) string {
 // the application receives what the decision was made on.
 func TestHTTP2ControlData(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	const source = "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n"
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"default_action": "deny"}, controls: []control{{id: 1, source: source}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"default_action": "deny"}, controls: []control{{id: 1, source: source}}}, nil)
 	get := func(path string, more ...string) []string {
 		return append([]string{":method", "GET", ":scheme", "http", ":authority", "app.test", ":path", path}, more...)
 	}

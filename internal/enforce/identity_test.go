@@ -278,9 +278,7 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 // Headers that name an identity or an address count only from a trusted proxy, in no spelling from others.
 func TestForgedHeaders(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(enforcing(adminOnly))
-	untrusting := start(t, p, app.URL, nil).at(t, 1)
+	p, untrusting := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	proxied := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }).at(t, 1)
 
 	for _, head := range []string{

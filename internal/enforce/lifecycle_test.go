@@ -41,8 +41,7 @@ func TestNoBundleFailsClosed(t *testing.T) {
 	wantAnswer(t, "in shadow", fetch(t, "GET", s.url+"/x", nil), 200)
 	// Once there is a bundle, it decides.
 	p.set(func() { p.down = false })
-	p.publish(enforcing(allowAll))
-	b.at(t, 1)
+	p.deploy(b, enforcing(allowAll))
 	wantAnswer(t, "with a bundle", fetch(t, "GET", b.url+"/x", nil), 200)
 	wantAnswer(t, "with a bundle", fetch(t, "GET", b.url+"/_bouncer/ready", nil), 200)
 }
@@ -50,10 +49,8 @@ func TestNoBundleFailsClosed(t *testing.T) {
 // A control that cannot be evaluated denies, and the log names the error.
 func TestControlErrorsFailClosed(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	broken := "package e\n\nallow := 1 if input.request.path == \"/\"\n\nallow := 2 if input.request.method == \"GET\"\n"
-	p.publish(enforcing(broken))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, enforcing(broken), nil)
 	wantAnswer(t, "a control that conflicts", fetch(t, "GET", b.url+"/", nil), 503, "evaluation_error")
 	if e := p.logged(1)[0]; e["error"] == nil {
 		t.Errorf("the event is %v, want an error in it", e)
@@ -66,13 +63,10 @@ func TestControlErrorsFailClosed(t *testing.T) {
 // default_action decides on requests that no control covers.
 func TestDefaultAction(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	other := []rego.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
-	p.publish(policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}}, nil)
 	wantAnswer(t, "nothing in scope", fetch(t, "GET", b.url+"/x", nil), 200)
-	p.publish(policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})
 	wantAnswer(t, "nothing in scope, default deny", fetch(t, "GET", b.url+"/x", nil), 403)
 	events := p.logged(2)
 	if got := field(events[0], "custom", "outcome"); got != "PASS_THROUGH" {
@@ -109,15 +103,13 @@ func TestEvaluatedControls(t *testing.T) {
 // in it, even at audit levels without the input that would reveal the secret.
 func TestHiddenReason(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	const source = "package h\n\ndeny if input.request.query.token\n\nreason := sprintf(\"%v is used up\", [input.request.query.token])\n"
 	set := enforcing(source)
 	levels := []string{"basic", "detailed", "comprehensive"}
 	for i, level := range levels {
 		set.resources = append(set.resources, rego.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	for i, level := range levels {
 		wantAnswer(t, "level "+level, fetch(t, "GET", b.url+"/"+level+"?token=canary", nil), 403, "canary")
 		e := p.logged(i + 1)[i]
@@ -217,8 +209,7 @@ func TestRefusedBundles(t *testing.T) {
 			t.Errorf("%s: %s by revision %s, want 403 by 5", tc.name, got, b.state.Load().Revision)
 		}
 	}
-	p.publish(policySet{revision: 10, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 10)
+	p.deploy(b, policySet{revision: 10, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
 	p.wait("a healthy report", func() bool {
 		last := p.statuses[len(p.statuses)-1]
 		return field(last, "gatehouse", "status") == "connected" && field(last, "bundles", "authz", "active_revision") == "10"
@@ -240,10 +231,8 @@ func TestSignedBundles(t *testing.T) {
 	}
 	_, foreign, _ := ed25519.GenerateKey(rand.Reader)
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	s := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: &bundle.SigningKey{ID: "k1", Key: private}}
-	p.publish(s)
-	b := start(t, p, app.URL, func(c *Config) { c.Verify = &bundle.Verify{KeyID: "k1", Key: public} }).at(t, 1)
+	p, b := startPublished(t, app.URL, s, func(c *Config) { c.Verify = &bundle.Verify{KeyID: "k1", Key: public} })
 	for i, key := range []*bundle.SigningKey{nil, {ID: "k1", Key: foreign}, {ID: "k2", Key: private}} {
 		s.revision, s.signing = i+2, key
 		refused := b.count.BundlesRefused.Load()
@@ -324,8 +313,7 @@ func TestRevokedToken(t *testing.T) {
 	}
 	wantAnswer(t, "with a revoked token", fetch(t, "GET", b.url+"/open", nil), 200)
 	p.set(func() { p.denied = false })
-	p.publish(policySet{revision: 2, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
 }
 
 // Decisions that could not be shipped are shipped later, each once, also after a restart.
@@ -361,14 +349,12 @@ func TestDecisionLogSurvivesRestart(t *testing.T) {
 // The audit level of a resource decides what the log keeps of a request. No level keeps credentials.
 func TestAuditLevels(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	set := enforcing(allowAll)
 	set.config = map[string]any{"headers": []string{"x-channel"}}
 	for i, level := range []string{"none", "basic", "detailed"} {
 		set.resources = append(set.resources, rego.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	for _, level := range []string{"none", "basic", "detailed"} {
 		fetch(t, "GET", b.url+"/"+level+"?token=canary", func(r *http.Request) {
 			r.Header.Set("Authorization", "Bearer canary-token")

@@ -35,10 +35,8 @@ func TestHeadMasks(t *testing.T) {
 		}
 		h.Set("X-Sum", "canary-sum")
 	})
-	p := newPlane(t)
 	const source = "package heads\n\nallow := true\n\nmask := {\"header:set-cookie\": \"remove\", \"header:X-Account\": \"last4\", \"header:X-Owner\": \"redact\", \"header:X-Sum\": \"hash\", \"request:header:X-Secret\": \"redact\"}\n"
-	p.publish(enforcing(source))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(source), nil)
 	for _, method := range []string{"GET", "POST", "HEAD"} {
 		for _, path := range []string{"/", "/early", "/204", "/304", "/302"} {
 			got := fetch(t, method, b.url+path, func(r *http.Request) { r.Header.Set("X-Secret", "mine"); r.Header.Set("Accept-Encoding", "br") })
@@ -54,13 +52,7 @@ func TestHeadMasks(t *testing.T) {
 			}
 		}
 	}
-	resp, err := http.Get(b.url + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body)
-	if sum := resp.Trailer.Get("X-Sum"); sum == "" || strings.Contains(sum, "canary") {
+	if sum := fetch(t, "GET", b.url+"/", nil).trailer.Get("X-Sum"); sum == "" || strings.Contains(sum, "canary") {
 		t.Errorf("the trailer X-Sum is %q, want a hash", sum)
 	}
 }
@@ -99,17 +91,11 @@ func TestHeadMaskFamilies(t *testing.T) {
 		p.publish(policySet{revision: i + 1, mode: "enforce", controls: []control{{id: 1, source: source}}})
 		b := start(t, p, app.URL, nil).at(t, i+1)
 		for _, method := range []string{"GET", "POST", "HEAD"} {
-			req, _ := http.NewRequest(method, b.url+"/", nil)
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			all := fmt.Sprint(resp.Header, resp.Trailer, string(text))
-			cookie, many := strings.Join(resp.Header["Set-Cookie"], ","), strings.Join(resp.Header["X-Many"], ",")
-			if resp.StatusCode != 200 || strings.Contains(all, "canary") || cookie != c.cookie || many != c.many || resp.Header.Get("X-Kept") != "kept" || len(resp.Header["X-Hop"]) > 0 {
-				t.Errorf("%s with %s = %d %s, want 200, Set-Cookie %q and X-Many %q", method, c.mask, resp.StatusCode, all, c.cookie, c.many)
+			got := fetch(t, method, b.url+"/", nil)
+			all := fmt.Sprint(got.header, got.trailer, got.body)
+			cookie, many := strings.Join(got.header["Set-Cookie"], ","), strings.Join(got.header["X-Many"], ",")
+			if got.status != 200 || strings.Contains(all, "canary") || cookie != c.cookie || many != c.many || got.header.Get("X-Kept") != "kept" || len(got.header["X-Hop"]) > 0 {
+				t.Errorf("with %s: %s %s, want 200, Set-Cookie %q and X-Many %q", c.mask, got, all, c.cookie, c.many)
 			}
 		}
 	}
@@ -160,19 +146,12 @@ func TestApplicationCannotSetBouncerFields(t *testing.T) {
 	b := start(t, p, app.URL, nil).at(t, 1)
 	for _, method := range []string{"GET", "POST"} {
 		for _, path := range []string{"/", "/early", "/masked"} {
-			req, _ := http.NewRequest(method, b.url+path, nil)
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
+			got := fetch(t, method, b.url+path, nil)
+			if all := fmt.Sprint(got.header, got.trailer); got.status != 200 || strings.Contains(all, "forged") || got.header.Get("X-Own") != "own" || got.body == "" {
+				t.Errorf("%s %s, want 200 with nothing forged", got, all)
 			}
-			body, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			all := fmt.Sprint(resp.Header, resp.Trailer)
-			if resp.StatusCode != 200 || strings.Contains(all, "forged") || resp.Header.Get("X-Own") != "own" || len(body) == 0 {
-				t.Errorf("%s %s = %d %s, want 200 with nothing forged", method, path, resp.StatusCode, all)
-			}
-			if path == "/" && resp.Trailer.Get("X-Sum") != "sum" {
-				t.Errorf("%s %s: the trailers are %v, want X-Sum", method, path, resp.Trailer)
+			if path == "/" && got.trailer.Get("X-Sum") != "sum" {
+				t.Errorf("%s: the trailers are %v, want X-Sum", got, got.trailer)
 			}
 		}
 	}

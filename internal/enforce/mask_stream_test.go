@@ -240,11 +240,9 @@ func TestRequestMasks(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"got":%q,"length":%d,"digest":%q,"own":"me@example.com"}`, body, r.ContentLength, r.Header.Get("Content-Digest"))
 	})
-	p := newPlane(t)
 	const source = "package requests\n\nallow := true\n\nmask := {\"request:pii:emails\": \"redact\", \"request:secret\": \"remove\"}\n"
 	const reading = "package reading\n\nallow if input.llm.model != \"bad\"\n\nallow if not input.llm\n"
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}, {id: 2, source: reading, resource: 5}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}, {id: 2, source: reading, resource: 5}}}, nil)
 	for name, tc := range map[string]struct {
 		kind, body, want string
 		status           int

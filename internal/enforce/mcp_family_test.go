@@ -98,7 +98,6 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 // read messages in WebSockets. Other applications keep theirs.
 func TestNoWebSocketToTools(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	policies := policySet{
 		revision: 1, mode: "enforce",
 		resources: []rego.Resource{
@@ -111,8 +110,7 @@ func TestNoWebSocketToTools(t *testing.T) {
 			{id: 2, source: "package prompts\n\ndeny if input.llm.unreadable\n", resource: 7},
 		},
 	}
-	p.publish(policies)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, policies, nil)
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	handshake := func(path, body string, fields ...string) reply {
 		return fetch(t, "GET", b.url+path, func(r *http.Request) {
@@ -148,8 +146,7 @@ func TestNoWebSocketToTools(t *testing.T) {
 		}
 	}
 	policies.revision, policies.mode = 2, "shadow"
-	p.publish(policies)
-	b.at(t, 2)
+	p.deploy(b, policies)
 	if handshake("/mcp", ""); len(app.take()) != 1 {
 		t.Error("in shadow: the handshake did not reach the server")
 	}

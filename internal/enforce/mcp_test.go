@@ -63,6 +63,17 @@ func (v vouched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// connect opens a session of a real client in a version of the protocol.
+func connect(ctx context.Context, t *testing.T, b *running, as vouched, version string) *sdk.ClientSession {
+	t.Helper()
+	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+	s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: as}}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 var mcpResource = rego.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
 
 // guarded returns a set with the control guard, and extra ones, for an MCP server.
@@ -91,11 +102,7 @@ func TestMCPWithRealPeers(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 				defer cancel()
 				session := func(user, groups string) *sdk.ClientSession {
-					c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-					s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{user, groups}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := connect(ctx, t, b, vouched{user, groups}, tc.version)
 					if got := s.InitializeResult().ProtocolVersion; got != tc.version {
 						t.Errorf("the session has version %s, want %s", got, tc.version)
 					}
@@ -218,8 +225,7 @@ func TestMCPRefusals(t *testing.T) {
 	// A ping to another application gives no access.
 	q := guarded(2, "enforce")
 	q.resources, q.controls = nil, []control{{id: 1, source: guard}}
-	p.publish(q)
-	b.at(t, 2)
+	p.deploy(b, q)
 	wantAnswer(t, "a ping to another application", rpc(t, b.url, call("ping", ""), "X-Auth-Request-User", ""), 200, "-32001")
 }
 

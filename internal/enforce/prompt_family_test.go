@@ -2,9 +2,6 @@ package enforce
 
 import (
 	"encoding/base64"
-	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -26,10 +23,7 @@ func utf16le(s string) string {
 // and others refuse. X stands for the attack. None of these requests reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
-	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		fmt.Fprint(w, "{}")
-	})
+	b, app := startWithAITemplates(t, answerEmpty)
 	const hi = `"model":"m","messages":[{"role":"user","content":"hi"}]`
 	b64 := base64.StdEncoding.EncodeToString([]byte(attack))
 	chat, json := "/v1/chat/completions", "application/json"

@@ -37,6 +37,12 @@ func startWithAITemplates(t testing.TB, h http.HandlerFunc) (*running, *applicat
 	return start(t, p, app.URL, nil).at(t, 1), app
 }
 
+// answerEmpty reads a request, and answers with an empty object.
+func answerEmpty(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	fmt.Fprint(w, "{}")
+}
+
 // ask sends a prompt of ann.
 func ask(t testing.TB, b *running, path, kind, body string) reply {
 	t.Helper()
@@ -64,10 +70,7 @@ func parts(list ...[3]string) (kind, body string) {
 // request.
 func TestNoPromptIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
-	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		fmt.Fprint(w, "{}")
-	})
+	b, app := startWithAITemplates(t, answerEmpty)
 	const chatting = `"model":"m","messages":[{"role":"user","content":"hi"}]`
 	batchKind, batch := parts([3]string{"purpose", "", "batch"}, [3]string{
 		"file", "batch.jsonl",

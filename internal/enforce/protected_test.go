@@ -51,11 +51,9 @@ func TestProtectedResource(t *testing.T) {
 		tools.ServeHTTP(w, r)
 	})
 	keys := newIssuer(t)
-	p := newPlane(t)
 	set := guarded(1, "enforce")
 	set.config = map[string]any{"identity": keys.config()}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	w := &wallet{t: t, endpoint: b.url + "/mcp", token: func() string { return keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}) }}
@@ -94,8 +92,7 @@ func TestProtectedResource(t *testing.T) {
 	// At the root the resource is the host; in shadow mode the application answers.
 	wantAnswer(t, "at the root", fetch(t, "GET", b.url+judge.MetadataPath, nil), 200, `{"resource":"`+b.url+`"`)
 	set.revision, set.mode = 2, "shadow"
-	p.publish(set)
-	b.at(t, 2)
+	p.deploy(b, set)
 	if got := fetch(t, "GET", b.url+judge.MetadataPath, nil); strings.Contains(got.body, "authorization_servers") {
 		t.Errorf("in shadow: %s, want the answer of the application", got)
 	}

@@ -32,8 +32,7 @@ func TestEnforceActsAndShadowRecords(t *testing.T) {
 		t.Errorf("%d requests reached the application, want 1", n)
 	}
 
-	p.publish(policySet{revision: 2, mode: "enforce", config: map[string]any{"enforcement_mode": "shadow"}, controls: []control{{id: 3, source: adminOnly}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", config: map[string]any{"enforcement_mode": "shadow"}, controls: []control{{id: 3, source: adminOnly}}})
 	if got := fetch(t, "GET", b.url+"/admin/users", nil); got.status != 200 || got.body != "GET /admin/users" {
 		t.Errorf("in shadow: %s, want the answer of the application", got)
 	}
@@ -65,15 +64,11 @@ func TestBodiesAndMethodsPass(t *testing.T) {
 	})
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		req, _ := http.NewRequest(m, b.url+"/x", io.MultiReader(strings.NewReader(strings.Repeat("a", 100_000)))) // no length: chunked
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 201 || string(body) != "100000 bytes" || resp.Header.Get("X-Method") != m || resp.Trailer.Get("X-Sum") != "sum" {
-			t.Errorf("%s /x = %d %q %v, trailers %v, want 201 with 100000 bytes and X-Sum", m, resp.StatusCode, body, resp.Header, resp.Trailer)
+		got := fetch(t, m, b.url+"/x", func(r *http.Request) {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat("a", 100_000))), -1 // chunked
+		})
+		if got.status != 201 || got.body != "100000 bytes" || got.header.Get("X-Method") != m || got.trailer.Get("X-Sum") != "sum" {
+			t.Errorf("%s %v, trailers %v, want 201 with 100000 bytes and X-Sum", got, got.header, got.trailer)
 		}
 	}
 	if got := fetch(t, "HEAD", b.url+"/x", nil); got.status != 201 || got.body != "" {

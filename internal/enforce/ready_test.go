@@ -42,16 +42,15 @@ func TestFullLog(t *testing.T) {
 	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
 		t.Run("audit="+audit, func(t *testing.T) {
-			app, p := newApplication(t, nil), newPlane(t)
+			app := newApplication(t, nil)
 			config := map[string]any{}
 			if audit != "" {
 				config["audit"] = audit
 			}
-			p.publish(policySet{revision: 1, mode: "enforce", config: config, controls: []control{{id: 1, source: allowAll}}})
-			b := start(t, p, app.URL, func(c *Config) {
+			p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: config, controls: []control{{id: 1, source: allowAll}}}, func(c *Config) {
 				c.SpoolBytes = 64 << 10
 				c.TrustedProxies = []string{"127.0.0.1"}
-			}).at(t, 1)
+			})
 			wantAnswer(t, "with room", fetch(t, "GET", b.url+"/x", nil), 200)
 			free := fill(t, p, b)
 			before := b.count.LogsDropped.Load()
@@ -107,9 +106,8 @@ func TestFullLog(t *testing.T) {
 func TestRefusalsLeaveRoom(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}}, func(c *Config) { c.SpoolBytes = 64 << 10 })
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
@@ -126,9 +124,8 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 // In shadow mode nothing is refused, even with a full log.
 func TestShadowPassesWithAFullLog(t *testing.T) {
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}}, func(c *Config) { c.SpoolBytes = 64 << 10 })
 	fill(t, p, b)
 	wantAnswer(t, "in shadow", fetch(t, "GET", b.url+"/x", nil), 200)
 }
@@ -138,9 +135,8 @@ func TestShadowPassesWithAFullLog(t *testing.T) {
 func TestStopDelay(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(enforcing(allowAll))
-	b := start(t, p, app.URL, func(c *Config) { c.StopDelay = 2 * time.Second }).at(t, 1)
+	app := newApplication(t, nil)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), func(c *Config) { c.StopDelay = 2 * time.Second })
 	wantAnswer(t, "before the stop", fetch(t, "GET", b.url+"/_bouncer/ready", nil), 200)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.stop() }()

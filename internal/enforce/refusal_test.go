@@ -94,8 +94,7 @@ func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 		b := start(t, p, tc.app, nil)
 		if tc.set != nil {
 			tc.set.revision, tc.set.mode, tc.set.resources = 1, "enforce", model
-			p.publish(*tc.set)
-			b.at(t, 1)
+			p.deploy(b, *tc.set)
 		}
 		for _, c := range modelCalls {
 			if status == 503 && (c.dialect == llm.Ollama || c.path == "/anything") {
@@ -175,15 +174,12 @@ func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 		{"reads all of the input", "package p\n\nallow if count(input) > 100\n", map[string]any{"identity": keys}, 401},
 		{"no control, default deny", "", map[string]any{"identity": keys, "default_action": "deny"}, 403},
 	} {
-		p := newPlane(t)
 		set := policySet{revision: 1, mode: "enforce", config: tc.config}
 		if tc.source != "" {
 			set.controls = []control{{id: 1, source: tc.source}}
 		}
-		p.publish(set)
-		b := start(t, p, app.URL, trustLoopback).at(t, 1)
-		gate, e := grpcBouncer(t, p, nil)
-		gate.at(t, 1)
+		p, b := startPublished(t, app.URL, set, trustLoopback)
+		_, e := grpcBouncer(t, p, nil)
 		direct := fetch(t, "GET", b.url+"/admin", nil)
 		auth := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "app.test", "/admin"))
 		for way, got := range map[string]reply{"proxy": direct, "forward-auth": auth} {

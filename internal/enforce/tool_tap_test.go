@@ -52,11 +52,7 @@ func TestShadowReportsChangedTools(t *testing.T) {
 			defer cancel()
 			list := func(describe string) {
 				serve(describe)
-				c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-				s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := connect(ctx, t, b, vouched{"ann", "staff"}, tc.version)
 				defer s.Close()
 				got, err := s.ListTools(ctx, nil)
 				if err != nil || len(got.Tools) != 3 {
@@ -159,11 +155,7 @@ func TestParamHeadersBySchema(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-	session, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := connect(ctx, t, b, vouched{"ann", "staff"}, "2026-07-28")
 	defer session.Close()
 	if _, err := session.ListTools(ctx, nil); err != nil {
 		t.Fatal(err)

@@ -154,7 +154,7 @@ func TestCacheTTL(t *testing.T) {
 	wantHit("before the minute is over", true)
 	ahead.Store(int64(70 * time.Second))
 	wantHit("after it", false)
-	wantHit("decided anew", true)
+	wantHit("decided again", true)
 	publish(2, nil)
 	b.at(t, 2)
 	ahead.Store(int64(time.Hour))
@@ -169,8 +169,8 @@ func TestCacheTTL(t *testing.T) {
 	eventually(t, "a refusal", func() bool { return b.count.BundlesRefused.Load() == 1 })
 }
 
-// The log has the cause of a failed evaluation, and says so if a refusal does not come from the
-// controls. The client learns neither.
+// The log has the cause of a failed evaluation, and names no control if the refusal does not come from
+// one. The client learns neither.
 func TestReasonsInTheLog(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)

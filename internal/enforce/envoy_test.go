@@ -131,7 +131,7 @@ func TestExtAuthz(t *testing.T) {
 		{1, 0, adminOnly},
 		{2, 9, "package pinned\n\nallow := false\n\nreason := \"pinned\"\n"},
 		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
-		{4, 0, "package told\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/told\"\n"},
+		{4, 0, "package gateway_fields\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/gateway\"\n"},
 	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
 	_, e := grpcBouncer(t, p, nil)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
@@ -206,7 +206,7 @@ func TestExtAuthz(t *testing.T) {
 	for _, id := range []string{"10", "x", "-1", "0"} {
 		expectOutcome(t, "resource "+id, with(map[string]string{"resource": id}, "/orders"), "403 DENY unknown_resource")
 	}
-	if denied := with(map[string]string{"team": "web"}, "/told"); denied.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
+	if denied := with(map[string]string{"team": "web"}, "/gateway"); denied.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
 		t.Errorf("the control read %v, want the principal, the extension and the header", denied)
 	}
 	for _, event := range p.logged(12) {

@@ -44,7 +44,7 @@ func toolServer(describe string, opts *sdk.StreamableHTTPOptions) http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
 	for _, name := range []string{"search", "delete_user", "mail"} {
 		sdk.AddTool(s, &sdk.Tool{Name: name, Description: describe + name}, func(_ context.Context, _ *sdk.CallToolRequest, in toolInput) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s did %d, told bea@example.com", name, in.N)}}}, nil, nil
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s did %d, mail to bea@example.com", name, in.N)}}}, nil, nil
 		})
 	}
 	s.AddPrompt(&sdk.Prompt{Name: "greet"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
@@ -133,9 +133,9 @@ func TestMCPWithRealPeers(t *testing.T) {
 				if got := tools(staff); !slices.Equal(got, want) {
 					t.Errorf("staff lists %v, want %v", got, want)
 				}
-				text := "search did 3, told bea@example.com"
+				text := "search did 3, mail to bea@example.com"
 				if enforced {
-					text = "search did 3, told [redacted]"
+					text = "search did 3, mail to [redacted]"
 				}
 				res, err := staff.CallTool(ctx, &sdk.CallToolParams{Name: "search", Arguments: map[string]any{"n": 3}})
 				if err != nil || res.Content[0].(*sdk.TextContent).Text != text {

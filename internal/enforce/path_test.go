@@ -127,7 +127,7 @@ var parameters = regexp.MustCompile(`([^/]);[^/]*`)
 func withoutParameters(path string) string { return parameters.ReplaceAllString(path, "$1") }
 
 // pathReason permits all. Its reason is the path that it decided on.
-const pathReason = "package tell\n\nallow := true\n\nreason := input.resource.path\n"
+const pathReason = "package path\n\nallow := true\n\nreason := input.resource.path\n"
 
 // No form of a path passes a control on that path, and the application gets the path of the decision.
 func TestPathForms(t *testing.T) {

@@ -27,7 +27,7 @@ func TestCasesWithData(t *testing.T) {
 			{Name: "ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true},
 			{Name: "bob", Input: object(t, `{"user":{"id":"bob"}}`), Expected: false},
 			{Name: "bob's", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"resources":{"7":{"owner":"bob"}}}`)},
-			{Name: "nobody's", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
+			{Name: "without owners", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
 			{Name: "another source", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"pip":{"hr":{"x":2}}}`)},
 			{Name: "the source and ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true, Data: object(t, `{"pip":{}}`)},
 		},

@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A test tells which cases a control meets.
+// A test finds which cases a control meets.
 func TestTest(t *testing.T) {
 	p := pool(t)
 	in := func(role string) value.Value { return object(t, `{"user":{"role":"`+role+`"}}`) }

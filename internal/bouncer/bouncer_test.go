@@ -138,7 +138,7 @@ func TestBouncerLifecycle(t *testing.T) {
 		_, err = g.Create(ctx, sc(""), Draft{Name: "edge"})
 		wantFault(t, err, fault.Conflict, "")
 		if _, err = g.Create(ctx, sc(""), Draft{Name: "edge", Environment: scope.Production}); err != nil {
-			t.Error(err)
+			t.Errorf("the same name in production: %v, want no error", err)
 		}
 		up, err := g.Update(ctx, sc(""), made.ID, Change{Port: new(9090), Configuration: patch.Set(map[string]any{"enforcement_mode": "shadow"})}, 1)
 		if err != nil || up.Port != 9090 || up.ChangeNo != 2 || up.Hostname != "edge.example" || up.Configuration["cache_ttl"] != nil {
@@ -159,7 +159,7 @@ func TestBouncerLifecycle(t *testing.T) {
 		_, err = g.Get(ctx, sc(""), made.ID)
 		wantFault(t, err, fault.NotFound, "")
 		if _, err = g.Resources.Delete(ctx, sc(""), r.ID, 0); err != nil {
-			t.Error(err)
+			t.Errorf("the end of the resource after its bouncer: %v, want no error", err)
 		}
 	})
 }
@@ -248,7 +248,7 @@ func TestParallelCreatesOfOneName(t *testing.T) {
 				case fault.Is(err, fault.Conflict):
 					refused.Add(1)
 				default:
-					t.Error(err)
+					t.Errorf("Create: %v, want Conflict", err)
 				}
 			})
 		}

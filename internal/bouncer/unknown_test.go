@@ -28,12 +28,12 @@ func TestStoredUnknownMembers(t *testing.T) {
 		}
 		colour := func(of string) map[string]any { return map[string]any{"of": []any{of, 1.0}} }
 		if err := configure(map[string]any{"cache_ttl": "6s", "colour": colour("door"), "identity": map[string]any{"isuer": "x"}}); err != nil {
-			t.Error(err)
+			t.Errorf("the stored members sent back: %v, want no error", err)
 		}
 		wantFault(t, configure(map[string]any{"colour": colour("window")}), fault.Invalid, "/configuration/colour")
 		wantFault(t, configure(map[string]any{"identity": map[string]any{"isuer": "y"}}), fault.Invalid, "/configuration/identity/isuer")
 		if err := configure(map[string]any{"cache_ttl": "6s"}); err != nil {
-			t.Error(err)
+			t.Errorf("without the unknown members: %v, want no error", err)
 		}
 		// Once removed, the member is unknown again.
 		wantFault(t, configure(map[string]any{"colour": colour("door")}), fault.Invalid, "/configuration/colour")

@@ -166,7 +166,7 @@ func TestParamHeadersBySchema(t *testing.T) {
 		}
 	}
 	if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: map[string]any{"region": "eu"}}); err != nil {
-		t.Error(err)
+		t.Errorf("a call by the real client: %v, want no error", err)
 	}
 	for name, tc := range map[string]struct {
 		got     reply

@@ -145,6 +145,14 @@ func document1(text string) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": uri, "languageId": "rego", "version": 1, "text": text}}
 }
 
+// change replaces a part of the document, which then has a version.
+func (e *editor) change(version int, part extent, text string) {
+	e.t.Helper()
+	e.send("textDocument/didChange", nil, map[string]any{
+		"textDocument": map[string]any{"uri": uri, "version": version}, "contentChanges": []any{map[string]any{"range": part, "text": text}},
+	})
+}
+
 // begin initializes the session.
 func (e *editor) begin() {
 	e.t.Helper()
@@ -166,14 +174,8 @@ func TestDiagnosticsInUTF16(t *testing.T) {
 		t.Fatalf("the diagnostics are %+v, want an error at column %d", p.Diagnostics, len(line))
 	}
 	// The range of the change is in UTF-16 units, too.
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 2},
-		"contentChanges": []any{map[string]any{"range": p.Diagnostics[0].Range, "text": "concat"}},
-	})
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 3},
-		"contentChanges": []any{map[string]any{"range": extent{position{1, len(line) + 7}, position{1, len(line) + 8}}, "text": "\"\", []"}},
-	})
+	e.change(2, p.Diagnostics[0].Range, "concat")
+	e.change(3, extent{position{1, len(line) + 7}, position{1, len(line) + 8}}, "\"\", []")
 	if p := e.published(3); len(p.Diagnostics) != 0 {
 		t.Fatalf("after the change: %+v, want none", p.Diagnostics)
 	}
@@ -194,10 +196,8 @@ func TestFixAndFormat(t *testing.T) {
 	if err := e.ask("textDocument/codeAction", map[string]any{"textDocument": map[string]any{"uri": uri}, "range": extent{position{1, 0}, position{1, 3}}, "context": map[string]any{}}, &actions); err != nil || len(actions) != 1 {
 		t.Fatalf("the actions are %+v, %v, want one", actions, err)
 	}
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 2},
-		"contentChanges": []any{map[string]any{"range": actions[0].Edit.Changes[uri][0].Range, "text": actions[0].Edit.Changes[uri][0].NewText}},
-	})
+	fix := actions[0].Edit.Changes[uri][0]
+	e.change(2, fix.Range, fix.NewText)
 	if p := e.published(2); len(p.Diagnostics) != 0 {
 		t.Fatalf("after the fix: %+v, want none", p.Diagnostics)
 	}

@@ -45,11 +45,11 @@ func TestPanicsOfChildren(t *testing.T) {
 	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
 	input := object(t, `{"user":{"id":"u-hidden"}}`)
 	if _, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: source, Input: input}); err != nil {
-		t.Error(err)
+		t.Errorf("a simulation: %v, want no error", err)
 	}
 	wantPanics("a simulation", 1)
 	if _, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: input}}}); err != nil {
-		t.Error(err)
+		t.Errorf("a test: %v, want no error", err)
 	}
 	wantPanics("a test", 1)
 	r, err := p.Replay(t.Context(), "default", replaySpec(source, source, 3))
@@ -58,7 +58,7 @@ func TestPanicsOfChildren(t *testing.T) {
 	}
 	defer r.Close()
 	if _, err := r.Run(t.Context(), recordedLines(20)); err != nil {
-		t.Error(err)
+		t.Errorf("a replay: %v, want no error", err)
 	}
 	wantPanics("a replay", maxCaught)
 	if text := log.String(); !strings.Contains(text, "goroutine") || !strings.Contains(text, "breakMD5") || strings.Contains(text, "hidden") {

@@ -46,6 +46,7 @@ func (g *gate) publish(ctx context.Context, tx *db.Tx, id int64, hash string) (b
 	return b, b.Revision != before.Revision, err
 }
 
+// newGate returns a Service on c.
 func newGate(c *db.Cluster) *gate {
 	g := &gate{names: map[int64][]int64{}}
 	tick := atomic.Int64{}
@@ -68,10 +69,27 @@ func newGate(c *db.Cluster) *gate {
 	return g
 }
 
+// eachStore runs a test with a Service on each store.
+func eachStore(t *testing.T, test func(t *testing.T, ctx context.Context, g *gate)) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, context.Background(), newGate(c)) })
+}
+
+// create creates a bouncer.
+func (g *gate) create(t *testing.T, d Draft) Issued {
+	t.Helper()
+	made, err := g.Create(context.Background(), sc(""), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// sc is the scope of a person.
 func sc(env scope.Env) scope.Scope {
 	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 }
 
+// in writes to the store of the tenant.
 func (g *gate) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	ctx := context.Background()
@@ -84,49 +102,47 @@ func (g *gate) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	}
 }
 
+// wantFault requires an error of a kind, and among its details one for pointer.
 func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != kind {
-		t.Fatalf("got %v, want kind %d", err, kind)
+		t.Fatalf("the error is %v, want kind %d", err, kind)
 	}
 	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {
-		t.Fatalf("no offence at %s in %+v", pointer, f.Details)
+		t.Fatalf("the offences are %+v, want one at %s", f.Details, pointer)
 	}
 }
 
+// A bouncer can be created, read, changed and deleted. A control or resource that it needs keeps it.
 func TestBouncerLifecycle(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
 		r, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := g.Create(ctx, sc(""), Draft{
+		made := g.create(t, Draft{
 			Name: "edge", Hostname: "edge.example", Port: 8080, TargetApp: "app:80", ResourceIDs: []int64{r.ID, r.ID},
 			Configuration: map[string]any{"cache_enabled": true, "cache_ttl": "30s", "x-mine": []any{"x"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if !wellFormed(made.Token) || made.Status != Disconnected || made.Environment != scope.Sandbox || len(made.ResourceIDs) != 1 {
-			t.Errorf("made %+v", made)
+			t.Errorf("created %+v, want a disconnected bouncer with a token and one resource", made)
 		}
 		if !strings.Contains(made.OPAConfig, made.Token) || !strings.Contains(made.OPAConfig, `url: "https://gate.example/api/v1/bridge"`) {
-			t.Errorf("configuration:\n%s", made.OPAConfig)
+			t.Errorf("the configuration is\n%s, want the token and the address in it", made.OPAConfig)
 		}
 		got, err := g.Get(ctx, sc(""), made.ID)
 		if diff := cmp.Diff(made.Bouncer, got); err != nil || diff != "" {
-			t.Errorf("read back: %v %s", err, diff)
+			t.Errorf("Get after Create: %v %s", err, diff)
 		}
 		_, err = g.Create(ctx, sc(""), Draft{Name: "edge"})
 		wantFault(t, err, fault.Conflict, "")
 		if _, err = g.Create(ctx, sc(""), Draft{Name: "edge", Environment: scope.Production}); err != nil {
-			t.Error(err)
+			t.Errorf("the same name in production: %v, want no error", err)
 		}
 		up, err := g.Update(ctx, sc(""), made.ID, Change{Port: new(9090), Configuration: patch.Set(map[string]any{"enforcement_mode": "shadow"})}, 1)
 		if err != nil || up.Port != 9090 || up.ChangeNo != 2 || up.Hostname != "edge.example" || up.Configuration["cache_ttl"] != nil {
-			t.Errorf("updated %+v, %v", up, err)
+			t.Errorf("updated %+v, %v, want port, change number and the whole configuration changed", up, err)
 		}
 		_, err = g.Update(ctx, sc(""), made.ID, Change{}, 1)
 		wantFault(t, err, fault.Precondition, "")
@@ -143,20 +159,18 @@ func TestBouncerLifecycle(t *testing.T) {
 		_, err = g.Get(ctx, sc(""), made.ID)
 		wantFault(t, err, fault.NotFound, "")
 		if _, err = g.Resources.Delete(ctx, sc(""), r.ID, 0); err != nil {
-			t.Error(err)
+			t.Errorf("the end of the resource after its bouncer: %v, want no error", err)
 		}
 	})
 }
 
+// A token is indexed while it is valid: until its rotation, or the end of its bouncer.
 func TestTokens(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
-		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		opens := func(token string) (tenants int, known bool) {
-			tenants = indexed(t, c, secret.DigestOf(token))
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		made := g.create(t, Draft{Name: "edge"})
+		wantKnown := func(what, token string, want bool) {
+			t.Helper()
+			rows, known := indexed(t, g.Stores, secret.DigestOf(token)), false
 			g.in(t, func(ctx context.Context, tx *db.Tx) error {
 				b, err := ByToken(ctx, tx, secret.DigestOf(token))
 				known = err == nil && b.ID == made.ID
@@ -165,33 +179,27 @@ func TestTokens(t *testing.T) {
 				}
 				return nil
 			})
-			return tenants, known
+			if known != want || rows != map[bool]int{true: 1}[want] {
+				t.Errorf("%s: %d rows, known %t, want it known: %t", what, rows, known, want)
+			}
 		}
-		if n, ok := opens(made.Token); n != 1 || !ok {
-			t.Errorf("new token: %d rows, known %t", n, ok)
-		}
+		wantKnown("a new token", made.Token, true)
 		next, err := g.Rotate(ctx, sc(""), made.ID)
 		if err != nil || next.Token == made.Token || next.ChangeNo != 2 {
-			t.Fatalf("rotated %+v, %v", next, err)
+			t.Fatalf("rotated %+v, %v, want another token and change 2", next, err)
 		}
-		if n, ok := opens(made.Token); n != 0 || ok {
-			t.Errorf("old token: %d rows, known %t", n, ok)
-		}
-		if n, ok := opens(next.Token); n != 1 || !ok {
-			t.Errorf("rotated token: %d rows, known %t", n, ok)
-		}
+		wantKnown("the former token", made.Token, false)
+		wantKnown("the rotated token", next.Token, true)
 		if _, err := g.Delete(ctx, sc(""), made.ID, 0); err != nil {
 			t.Fatal(err)
 		}
-		if n, ok := opens(next.Token); n != 0 || ok {
-			t.Errorf("token of a deleted bouncer: %d rows, known %t", n, ok)
-		}
+		wantKnown("the token of a deleted bouncer", next.Token, false)
 		// A refused request leaves no row.
 		if _, err := g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{99}}); !fault.Is(err, fault.Invalid) {
-			t.Error(err)
+			t.Errorf("a bouncer with an unknown resource: %v, want Invalid", err)
 		}
-		if n := indexed(t, c, ""); n != 0 {
-			t.Errorf("%d rows left", n)
+		if n := indexed(t, g.Stores, ""); n != 0 {
+			t.Errorf("%d rows, want none", n)
 		}
 	})
 	for _, bad := range []string{"", "gh_bouncer_", "gh_tenant_" + strings.Repeat("a", 50), tokenHead + "_" + strings.Repeat("a", 43) + "_000000"} {
@@ -201,9 +209,9 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Every fault of a draft is named with its place.
 func TestOffences(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
 		_, err := g.Create(ctx, sc(""), Draft{
 			Name: " ", Hostname: "a b", TargetApp: "app", Configuration: map[string]any{
 				"cache_enabled": "yes", "cache_ttl": "soon", "max_stale": "-1s", "enforcement_mode": "off", "default_action": nil, "signing": true,
@@ -227,39 +235,36 @@ func TestOffences(t *testing.T) {
 	})
 }
 
+// Of parallel creations with one name, one succeeds.
 func TestParallelCreatesOfOneName(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		g := newGate(c)
-		var made, refused atomic.Int64
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		var created, refused atomic.Int64
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				switch _, err := g.Create(context.Background(), sc(""), Draft{Name: "edge"}); {
+				switch _, err := g.Create(ctx, sc(""), Draft{Name: "edge"}); {
 				case err == nil:
-					made.Add(1)
+					created.Add(1)
 				case fault.Is(err, fault.Conflict):
 					refused.Add(1)
 				default:
-					t.Error(err)
+					t.Errorf("Create: %v, want Conflict", err)
 				}
 			})
 		}
 		wg.Wait()
-		if made.Load() != 1 || refused.Load() != 19 {
-			t.Errorf("%d made, %d refused", made.Load(), refused.Load())
+		if created.Load() != 1 || refused.Load() != 19 {
+			t.Errorf("%d created, %d refused, want 1 and 19", created.Load(), refused.Load())
 		}
 	})
 }
 
+// What a bouncer was sent, runs and refuses decides its sync status and that of each control.
 func TestBridgeReports(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
-		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		made := g.create(t, Draft{Name: "edge"})
 		b, id := made.Bouncer, made.ID
-		status := func(want string, revision int64, rows ...string) {
+		wantStatus := func(want string, revision int64, rows ...string) {
 			t.Helper()
 			s, err := g.SyncStatus(ctx, sc(""), id)
 			var got []string
@@ -267,10 +272,10 @@ func TestBridgeReports(t *testing.T) {
 				got = append(got, p.Status)
 			}
 			if err != nil || s.Status != want || s.Revision != revision || !slices.Equal(got, rows) {
-				t.Errorf("%s at %d with %v, %v", s.Status, s.Revision, got, err)
+				t.Errorf("the sync status is %s at %d with %v, %v, want %s at %d with %v", s.Status, s.Revision, got, err, want, revision, rows)
 			}
 		}
-		status(Pending, 0)
+		wantStatus(Pending, 0)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			for i, step := range []struct {
 				hash     string
@@ -279,38 +284,36 @@ func TestBridgeReports(t *testing.T) {
 			}{{"a", 1, true}, {"a", 1, false}, {"b", 2, true}, {"a", 3, true}} {
 				p, isNew, err := g.publish(ctx, tx, id, step.hash)
 				if err != nil || p.Revision != step.revision || isNew != step.isNew || p.ContentHash != step.hash {
-					t.Errorf("publish %d: %+v %t, %v", i, p, isNew, err)
+					t.Errorf("publish %d: %+v, new %t, %v, want revision %d, new %t", i, p, isNew, err, step.revision, step.isNew)
 				}
 			}
 			return g.RecordSent(ctx, tx, id, 3, []Item{{PolicyID: 10, Version: 1}, {PolicyID: 11, Version: 4}})
 		})
-		status(InProgress, 0, InProgress, InProgress)
+		wantStatus(InProgress, 0, InProgress, InProgress)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			health, err := LoadSyncHealth(ctx, tx, now.Add(time.Hour))
 			if err != nil || health.InProgress != 2 || health.Stuck != 2 || health.LastSync != nil {
-				t.Errorf("sync health %+v, %v", health, err)
+				t.Errorf("the sync health is %+v, %v, want two deliveries stuck", health, err)
 			}
-			if news, err := g.RecordActivation(ctx, tx, sc(""), b, 3); err != nil || !news {
-				t.Errorf("activated %t, %v", news, err)
+			for _, want := range []bool{true, false} {
+				if isNew, err := g.RecordActivation(ctx, tx, sc(""), b, 3); err != nil || isNew != want {
+					t.Errorf("an activation is new: %t, %v, want %t", isNew, err, want)
+				}
 			}
-			if news, err := g.RecordActivation(ctx, tx, sc(""), b, 3); err != nil || news {
-				t.Errorf("told twice: %t, %v", news, err)
-			}
-			turned, err := g.SetStatus(ctx, tx, sc(""), id, Connected, "")
-			if err != nil || !turned {
-				t.Errorf("connected %t, %v", turned, err)
+			if changed, err := g.SetStatus(ctx, tx, sc(""), id, Connected, ""); err != nil || !changed {
+				t.Errorf("the status changed: %t, %v, want true", changed, err)
 			}
 			version, rate, reachable := "1.2", 7.5, true
 			return g.RecordHeartbeat(ctx, tx, id, Figures{Version: &version, RequestsPerSecond: &rate, TargetAppReachable: &reachable})
 		})
-		status(Synced, 3, Enabled, Enabled)
+		wantStatus(Synced, 3, Enabled, Enabled)
 		h, err := g.Health(ctx, sc(""), id)
 		if err != nil || h.Status != Connected || !h.BridgeConnected || !h.TargetAppReachable || h.PoliciesLoaded != 2 || h.LastHeartbeat == nil {
-			t.Errorf("health %+v, %v", h, err)
+			t.Errorf("the health is %+v, %v, want a connected bouncer with 2 policies", h, err)
 		}
 		got, err := g.Get(ctx, sc(""), id)
 		if err != nil || got.Version != "1.2" || got.RequestsPerSecond != 7.5 || got.ChangeNo != 1 {
-			t.Errorf("after a heartbeat %+v, %v", got, err)
+			t.Errorf("after a heartbeat: %+v, %v, want its figures and no new change number", got, err)
 		}
 
 		// Control 11 changes and is refused; control 10 leaves the bundle; then all is corrected.
@@ -322,19 +325,18 @@ func TestBridgeReports(t *testing.T) {
 				return err
 			}
 			why := []Refusal{{PolicyID: 11, File: "c11.rego", Line: 3, Message: "no"}}
-			if news, err := RecordRefusal(ctx, tx, sc(""), b, 4, why); err != nil || !news {
-				t.Errorf("refused %t, %v", news, err)
-			}
-			if news, err := RecordRefusal(ctx, tx, sc(""), b, 4, why); err != nil || news {
-				t.Errorf("told twice: %t, %v", news, err)
+			for _, want := range []bool{true, false} {
+				if isNew, err := RecordRefusal(ctx, tx, sc(""), b, 4, why); err != nil || isNew != want {
+					t.Errorf("a refusal is new: %t, %v, want %t", isNew, err, want)
+				}
 			}
 			bad, err := RefusalsOf(ctx, tx, 1, 99)
 			if err != nil || len(bad) != 1 || bad[0].PolicyID != 11 || bad[0].Line != 3 || bad[0].BouncerID != id {
-				t.Errorf("refusals %+v, %v", bad, err)
+				t.Errorf("the refusals are %+v, %v, want one of control 11", bad, err)
 			}
 			return nil
 		})
-		status(Failed, 3, Failed, Pending)
+		wantStatus(Failed, 3, Failed, Pending)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if _, _, err := g.publish(ctx, tx, id, "d"); err != nil {
 				return err
@@ -347,41 +349,38 @@ func TestBridgeReports(t *testing.T) {
 			}
 			all, err := BundlesIn(ctx, tx, scope.Sandbox)
 			if err != nil || len(all) != 1 || all[0].Active != 5 || all[0].Refused != 0 || len(all[0].Errors) != 0 {
-				t.Errorf("bundles %+v, %v", all, err)
+				t.Errorf("the bundles are %+v, %v, want 5 active and none refused", all, err)
 			}
 			return nil
 		})
-		status(Synced, 5, Enabled, Enabled)
+		wantStatus(Synced, 5, Enabled, Enabled)
 
 		// The active bundle is refused, as with another key after a restart, and then activated again.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			is := func(active, refused int64) {
+			wantBundle := func(active, refused int64) {
 				t.Helper()
 				all, err := BundlesIn(ctx, tx, scope.Sandbox)
 				if err != nil || len(all) != 1 || all[0].Active != active || all[0].Refused != refused || (refused == 0) != (len(all[0].Errors) == 0) {
-					t.Errorf("bundles %+v, %v", all, err)
+					t.Errorf("the bundles are %+v, %v, want %d active and %d refused", all, err, active, refused)
 				}
 			}
 			if _, err := RecordRefusal(ctx, tx, sc(""), b, 5, []Refusal{{Message: "wrong signature"}}); err != nil {
 				return err
 			}
-			is(0, 5)
+			wantBundle(0, 5)
 			if _, err := g.RecordActivation(ctx, tx, sc(""), b, 5); err != nil {
 				return err
 			}
-			is(5, 0)
+			wantBundle(5, 0)
 			return nil
 		})
 	})
 }
 
+// OPA reads the configuration that an operator downloads.
 func TestOPAConfig(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
-		made, err := g.Create(ctx, sc(""), Draft{Name: "edge", Configuration: map[string]any{"signing": "signed"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		made := g.create(t, Draft{Name: "edge", Configuration: map[string]any{"signing": "signed"}})
 		got, err := g.OPAConfig(ctx, sc(""), made.ID)
 		want := `# Set GATEHOUSE_BOUNCER_TOKEN in OPA's environment: the token was shown when the bouncer
 # was created; POST /bouncers/1/rotate-token gives a new one.
@@ -419,7 +418,7 @@ keys:
 			t.Fatalf("OPA does not read it: %v\n%s", err, made.OPAConfig)
 		}
 		if parsed.Discovery == nil || parsed.Keys == nil || parsed.Labels["bouncer"] != "1" || !strings.Contains(string(parsed.Services), made.Token) {
-			t.Errorf("OPA reads %+v", parsed)
+			t.Errorf("OPA reads %+v, want discovery, keys, label and token", parsed)
 		}
 	})
 }

@@ -6,18 +6,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
 // TestEveryActivationIsRecorded checks that each bundle that a bouncer activates counts as its last
 // sync, also one without controls and one with an earlier content.
 func TestEveryActivationIsRecorded(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
-		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		made := g.create(t, Draft{Name: "edge"})
 		for i, step := range []struct {
 			hash  string
 			items []Item
@@ -37,13 +32,13 @@ func TestEveryActivationIsRecorded(t *testing.T) {
 				}
 				health, err := LoadSyncHealth(ctx, tx, now)
 				if err != nil || health.LastSync == nil || !health.LastSync.Equal(at) {
-					t.Errorf("%d: the last sync is %v, want %v; %v", i, health.LastSync, at, err)
+					t.Errorf("activation %d: the last sync is %v, %v, want %v", i, health.LastSync, err, at)
 				}
 				return nil
 			})
 			s, err := g.SyncStatus(ctx, sc(""), made.ID)
 			if err != nil || s.LastSyncTime == nil || !s.LastSyncTime.Equal(at) {
-				t.Errorf("%d: the bouncer's is %v, want %v; %v", i, s.LastSyncTime, at, err)
+				t.Errorf("activation %d: the last sync of the bouncer is %v, %v, want %v", i, s.LastSyncTime, err, at)
 			}
 		}
 	})
@@ -52,20 +47,16 @@ func TestEveryActivationIsRecorded(t *testing.T) {
 // TestReachableOnlyIfReported checks that an application counts as reachable only if a connected
 // bouncer reports that it reached it.
 func TestReachableOnlyIfReported(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		ctx, g := context.Background(), newGate(c)
-		made, err := g.Create(ctx, sc(""), Draft{Name: "edge", TargetApp: "app.example:80"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		is := func(what string, want bool) {
+	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
+		made := g.create(t, Draft{Name: "edge", TargetApp: "app.example:80"})
+		wantReachable := func(what string, want bool) {
 			t.Helper()
 			h, err := g.Health(ctx, sc(""), made.ID)
 			if err != nil || h.TargetAppReachable != want {
-				t.Errorf("%s: %t, %v", what, h.TargetAppReachable, err)
+				t.Errorf("%s: reachable %t, %v, want %t", what, h.TargetAppReachable, err, want)
 			}
 		}
-		turn := func(status string, tried *bool) {
+		report := func(status string, tried *bool) {
 			t.Helper()
 			g.in(t, func(ctx context.Context, tx *db.Tx) error {
 				if _, err := g.SetStatus(ctx, tx, sc(""), made.ID, status, ""); err != nil {
@@ -75,14 +66,14 @@ func TestReachableOnlyIfReported(t *testing.T) {
 			})
 		}
 		yes, no := true, false
-		is("new", false)
-		turn(Connected, nil)
-		is("a bouncer that never tries", false)
-		turn(Connected, &yes)
-		is("reached", true)
-		turn(Disconnected, nil)
-		is("gone", false)
-		turn(Degraded, &no)
-		is("not reached", false)
+		wantReachable("new", false)
+		report(Connected, nil)
+		wantReachable("a bouncer that has not tried it", false)
+		report(Connected, &yes)
+		wantReachable("reached", true)
+		report(Disconnected, nil)
+		wantReachable("disconnected", false)
+		report(Degraded, &no)
+		wantReachable("not reached", false)
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -48,6 +47,8 @@ func paths(b *bundle.Bundle) []string {
 	return out
 }
 
+// A bouncer gets the controls of its environment for the resources that it protects, and their
+// resources. A control that reads data.resources brings all of them.
 func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		orders, people, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/people"), h.resource(scope.Production, "/other")
@@ -68,29 +69,31 @@ func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
 		}
 		_, b := g.fetch()
 		if got := strings.Join(names(b), " "); got != "all orders" || strings.Join(paths(b), " ") != "/orders" {
-			t.Errorf("controls %s, resources %s", got, paths(b))
+			t.Errorf("controls %s, resources %s, want all, orders and /orders", got, paths(b))
 		}
 		meta, _ := b.Meta["bouncer"].(map[string]any)
 		if meta["mode"] != "shadow" || meta["configuration"].(map[string]any)["default_action"] != "deny" {
-			t.Errorf("metadata %v", b.Meta)
+			t.Errorf("the metadata is %v, want shadow mode and default_action deny", b.Meta)
 		}
 		for _, r := range b.Set.Resources() {
 			if strings.Contains(string(r.Doc.AppendJSON(nil)), email) {
-				t.Errorf("the owner's address is in the bundle: %s", r.Doc.AppendJSON(nil))
+				t.Errorf("the bundle has the resource %s, want no address of its owner", r.Doc.AppendJSON(nil))
 			}
 		}
 		_, b = named.fetch()
 		if got := strings.Join(names(b), " "); got != "all named people" || strings.Join(paths(b), " ") != "/people" {
-			t.Errorf("the bouncer that a control names: controls %s, resources %s", got, paths(b))
+			t.Errorf("the bouncer that a control names: controls %s, resources %s, want all, named, people and /people", got, paths(b))
 		}
 		whole := h.control(scope.Production, "whole", orders.ID, "package w\n\nallow if data.resources[input.resource.id].path == \"/other\"\n")
 		_, b = g.fetch(`"1"`)
 		if got := strings.Join(paths(b), " "); got != "/orders /other /people" {
-			t.Errorf("%d refers to all resources, the bundle holds %s", whole.ID, got)
+			t.Errorf("control %d reads all resources, the bundle has %s", whole.ID, got)
 		}
 	})
 }
 
+// Each new content of a bundle has a higher revision, at every replica and after a restore. Without a
+// new content there is no new revision.
 func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		orders, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/other")
@@ -101,138 +104,119 @@ func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
 		h.rewrite(p, bob)
 		second, b := g.fetch(tag)
 		if second != `"2"` || b.Set.Controls()[0].Source() != bob {
-			t.Errorf("after a change: %s", second)
+			t.Errorf("after a change the bundle is %s, want \"2\" with the new control", second)
 		}
-		if a, err := far.poll(0, "x", farTag); err != nil || a.Parts != nil {
-			t.Errorf("a bouncer that it does not touch got %+v, error %v", a, err)
-		}
+		far.wantNothing("a bouncer that the change does not affect", "x", farTag)
 		h.rewrite(p, alice)
 		if third, b := g.fetch(second); third != `"3"` || b.Set.Controls()[0].Source() != alice {
-			t.Errorf("a rollback is %s, want a new revision", third)
+			t.Errorf("after a rollback the bundle is %s, want \"3\" with the former control", third)
 		}
 		// A replica that starts now issues the same revisions.
 		again := newFixture(t, h.stores)
 		if a, err := again.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token}); err != nil || a.ETag != `"3"` {
-			t.Errorf("another replica gives %+v, error %v", a, err)
+			t.Errorf("another replica answers %+v, error %v, want \"3\"", a, err)
 		}
 		// After a restore from a backup, the bouncer has a higher revision than the store.
 		if a, err := g.poll(0, "x", `"41"`); err != nil || a.ETag != `"42"` {
-			t.Errorf("a bouncer at 41 gets %+v, error %v", a, err)
+			t.Errorf("a bouncer at 41 gets %+v, error %v, want \"42\"", a, err)
 		}
 	})
 }
 
+// A change ends a waiting poll, and so does the end of its time.
 func TestParkedPollsWakeAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		p := h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
-		woke := make(chan time.Time, 1)
-		go func() {
-			if a, err := g.poll(15*time.Second, "y", tag); err != nil || a.ETag != `"2"` {
-				t.Errorf("woke with %+v, error %v", a, err)
-			}
-			woke <- time.Now()
-		}()
-		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		poll := g.park(tag)
 		h.rewrite(p, bob)
-		changed := time.Now()
-		if late := (<-woke).Sub(changed); late > time.Second {
-			t.Errorf("woke %s after the change", late)
+		if a := <-poll; a.err != nil || a.ETag != `"2"` {
+			t.Errorf("the change ends the poll with %+v, error %v, want \"2\"", a.Answer, a.err)
 		}
-		began := time.Now()
-		if a, err := g.poll(300*time.Millisecond, "y", `"2"`); err != nil || a.Parts != nil || time.Since(began) < 250*time.Millisecond {
-			t.Errorf("nothing new: %+v after %s, error %v", a, time.Since(began), err)
+		if a, err := g.poll(10*time.Millisecond, "y", `"2"`); err != nil || a.Parts != nil {
+			t.Errorf("without a change: %+v, error %v, want no bundle", a, err)
 		}
 	})
 }
 
+// A bouncer gets only its own bundle, while its token is valid and it exists.
 func TestOnlyItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		a, b := h.bouncer(scope.Production, nil), h.bouncer(scope.Sandbox, nil)
 		if _, err := h.Bundle(ctx, a.sc, Poll{BouncerID: b.id, Token: a.token}); !fault.Is(err, fault.NotFound) {
-			t.Errorf("another one's bundle: %v", err)
+			t.Errorf("the bundle of another bouncer: %v, want NotFound", err)
 		}
 		if _, err := h.Bundle(ctx, person(scope.DefaultTenant), Poll{BouncerID: a.id}); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("a person: %v", err)
+			t.Errorf("a bundle for a person: %v, want Forbidden", err)
 		}
-		gone := make(chan error, 1)
 		tag, _ := a.fetch()
-		go func() {
-			_, err := a.poll(15*time.Second, "z", tag)
-			gone <- err
-		}()
-		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		poll := a.park(tag)
 		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a waiting poll with a rotated token got %v", err)
+		if end := <-poll; !fault.Is(end.err, fault.Unauthenticated) {
+			t.Errorf("a waiting poll with a rotated token: %v, want Unauthenticated", end.err)
 		}
 		if _, err := a.poll(0, "z"); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a poll with a rotated token got %v", err)
+			t.Errorf("a poll with a rotated token: %v, want Unauthenticated", err)
 		}
-		h.until("degraded", func() bool { return a.record().Status == bouncer.Degraded })
+		h.until("status degraded", func() bool { return a.record().Status == bouncer.Degraded })
 		if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), b.id, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.poll(0, "z"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a deleted bouncer got %v", err)
+			t.Errorf("a poll of a deleted bouncer: %v, want NotFound", err)
 		}
 	})
 }
 
+// A bouncer that asks again for the bundle before the one that it got probably refused it, and gets it
+// again only after a pause. After a report of the refusal, it does not get it again.
 func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		p := h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		first, _ := g.fetch()
-		if a, err := g.poll(0, "conn", first); err != nil || a.Parts != nil {
-			t.Fatalf("%+v, error %v", a, err)
-		}
-		h.until("runs 1", func() bool { return g.revision().Converged })
+		g.wantNothing("with the newest bundle", "conn", first)
+		h.until("revision 1 to run", func() bool { return g.revision().Converged })
 		h.rewrite(p, bob)
 		g.fetch(first) // revision 2, over the connection "conn"
-		if a, err := g.poll(0, "conn", first); err != nil || a.Parts != nil {
-			t.Errorf("asked again over the same connection it got %+v, error %v", a, err)
-		}
-		if a, err := g.poll(0, "elsewhere", first); err != nil || a.Parts != nil {
-			t.Errorf("suspected, it got %+v, error %v", a, err)
-		}
+		g.wantNothing("again over the same connection", "conn", first)
+		g.wantNothing("after a suspected refusal", "elsewhere", first)
 		h.skip(2 * time.Minute)
 		if a, err := g.poll(0, "elsewhere", first); err != nil || a.ETag != `"2"` {
-			t.Errorf("a suspicion must end: %+v, error %v", a, err)
+			t.Errorf("two minutes after a suspected refusal: %+v, error %v, want \"2\"", a, err)
 		}
 		body := `{"labels":{"version":"1.22.0"},"bundles":{"authz":{"name":"authz","active_revision":"1","code":"bundle_error","message":"1 error occurred",
 			"errors":[{"code":"rego_parse_error","message":"unexpected token","location":{"file":"/gatehouse/controls/c` + strconv.FormatInt(p.ID, 10) + `.rego","row":3,"col":1}}]}}}`
 		if err := h.Status(ctx, g.sc, g.token, []byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		h.until("the refusal shows", func() bool { return g.revision().RefusedRevision == 2 })
+		h.until("the refusal to show", func() bool { return g.revision().RefusedRevision == 2 })
 		if r := g.revision(); r.Errors[0].PolicyID != p.ID || r.Errors[0].Line != 3 || r.Converged {
-			t.Errorf("%+v", r)
+			t.Errorf("the revision is %+v, want an error of control %d at line 3", r, p.ID)
 		}
 		sync, err := h.cfg.Bouncers.SyncStatus(ctx, person(scope.DefaultTenant), g.id)
 		if err != nil || sync.Status != bouncer.Failed || sync.Policies[0].Line != 3 {
-			t.Errorf("%+v, error %v", sync, err)
+			t.Errorf("the sync status is %+v, error %v, want a failure at line 3", sync, err)
 		}
 		// The sweep may have recorded meanwhile that the bouncer was silent for two minutes.
-		h.until("it is degraded", func() bool {
+		h.until("status degraded with version 1.22.0", func() bool {
 			b := g.record()
 			return b.Status == bouncer.Degraded && b.Version == "1.22.0"
 		})
 		h.skip(time.Hour)
-		if a, err := g.poll(0, "anywhere", first); err != nil || a.Parts != nil {
-			t.Errorf("refused, it got %+v, error %v", a, err)
-		}
+		g.wantNothing("after a reported refusal", "anywhere", first)
 		h.rewrite(p, alice)
 		tag, _ := g.fetch(first)
-		if a, err := g.poll(0, "conn", tag); err != nil || a.Parts != nil || tag != `"3"` {
-			t.Errorf("%s: %+v, error %v", tag, a, err)
+		if tag != `"3"` {
+			t.Errorf("after the correction the bundle is %s, want \"3\"", tag)
 		}
-		h.until("all is well", func() bool {
+		g.wantNothing("after the correction", "conn", tag)
+		h.until("the corrected bundle to run", func() bool {
 			r := g.revision()
 			return r.Converged && r.RefusedRevision == 0 && r.Status == bouncer.Connected
 		})
@@ -252,7 +236,7 @@ func TestARefusedRevisionDoesNotRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		is := func(what string, active, refused int64, converged bool) {
+		wantRevision := func(what string, active, refused int64, converged bool) {
 			t.Helper()
 			h.until(what, func() bool {
 				r := g.revision()
@@ -261,114 +245,111 @@ func TestARefusedRevisionDoesNotRun(t *testing.T) {
 		}
 		failed := `,"code":"bundle_error","message":"the bundle's signature is not valid"`
 		tag, _ := g.fetch()
-		if a, err := g.poll(0, "conn", `"0"`, tag); err != nil || a.Parts != nil {
-			t.Fatalf("it refused %s and got %+v, error %v", tag, a, err)
-		}
-		is("refused by its tags", 0, 1, false)
+		g.wantNothing("after a refusal", "conn", `"0"`, tag)
+		wantRevision("refused by its tags", 0, 1, false)
 		status("", failed)
-		is("refused by its status", 0, 1, false)
+		wantRevision("refused by its status", 0, 1, false)
 		_, _ = g.poll(0, "conn", tag)
-		is("taken", 1, 0, true)
+		wantRevision("taken", 1, 0, true)
 		status("1", "")
 		status("", failed) // restarted, with another key
-		is("refused though it ran", 0, 1, false)
+		wantRevision("refused though it ran", 0, 1, false)
 		status("1", "")
-		is("taken again", 1, 0, true)
+		wantRevision("taken again", 1, 0, true)
 	})
 }
 
+// A bouncer is connected while it polls, and disconnected after a silence.
 func TestPresence(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
 		_, _ = g.poll(time.Millisecond, "conn", tag)
-		h.until("connected", func() bool { return g.record().Status == bouncer.Connected })
-		h.until("counted", func() bool {
+		h.until("status connected", func() bool { return g.record().Status == bouncer.Connected })
+		h.until("the bouncer in the health", func() bool {
 			hl := h.Health(context.Background())
 			return hl.ConnectedClients == 1 && hl.SyncCompleted && hl.LastSync != nil && hl.InProgress == 0
 		})
 		if b := g.record(); b.LastHeartbeat == nil || b.PoliciesSynced != 1 {
-			t.Errorf("%+v", b)
+			t.Errorf("the bouncer is %+v, want a heartbeat and one policy", b)
 		}
 		h.skip(40 * time.Second) // the bouncer reported an interval of 10 s
-		h.until("disconnected", func() bool { return g.record().Status == bouncer.Disconnected })
+		h.until("status disconnected", func() bool { return g.record().Status == bouncer.Disconnected })
 		g.fetch(`"0"`)
-		h.until("back", func() bool { return g.record().Status == bouncer.Connected })
+		h.until("status connected again", func() bool { return g.record().Status == bouncer.Connected })
 	})
 }
 
-// TestReportDuringSweep: a report that is being written while the sweep finds its bouncer overdue
-// still counts. On SQLite, one transaction waits for the other anyway.
+// TestReportDuringSweep checks that a report counts that is being written while the sweep finds its
+// bouncer overdue. On SQLite, one transaction waits for the other anyway.
 func TestReportDuringSweep(t *testing.T) {
 	fulltest.Only(t)
 	ctx := context.Background()
 	h := newFixture(t, dbtest.Open(t, dbtest.Postgres))
 	g := h.bouncer(scope.Production, nil)
 	g.fetch()
-	h.until("connected", func() bool { return g.record().Status == bouncer.Connected })
+	h.until("status connected", func() bool { return g.record().Status == bouncer.Connected })
 	later := h.now().Add(time.Hour)
-	looked := make(chan error, 1)
+	swept := make(chan error, 1)
 	err := h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		if err := recordPresence(ctx, tx, g.id, later, time.Hour); err != nil {
 			return err
 		}
-		go func() { looked <- h.findAbsent(ctx, scope.DefaultTenant, later) }()
-		h.until("the watch looks, and waits", func() bool {
+		go func() { swept <- h.findAbsent(ctx, scope.DefaultTenant, later) }()
+		h.until("the sweep to wait for the report", func() bool {
 			var waiting int64
 			err := h.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
 				waiting, err = db.One[int64](ctx, tx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`)
 				return err
 			})
-			return err == nil && waiting > 0 || len(looked) > 0
+			return err == nil && waiting > 0 || len(swept) > 0
 		})
 		return nil
 	})
-	if err := errors.Join(err, <-looked); err != nil {
+	if err := errors.Join(err, <-swept); err != nil {
 		t.Fatal(err)
 	}
 	if b := g.record(); b.Status != bouncer.Connected {
-		t.Errorf("%s: %s", b.Status, b.StatusDetail)
+		t.Errorf("the status is %s (%s), want connected", b.Status, b.StatusDetail)
 	}
 }
 
+// The health shows a bundle that was sent and does not run.
 func TestStuckDeliveriesShow(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, nil)
 		g.fetch()
-		h.until("under way", func() bool {
+		h.until("a delivery in progress", func() bool {
 			hl := h.Health(context.Background())
 			return hl.InProgress == 1 && hl.StuckInProgress == 0 && !hl.SyncCompleted
 		})
 		h.skip(61 * time.Second)
-		h.until("stuck", func() bool {
+		h.until("a stuck delivery", func() bool {
 			hl := h.Health(context.Background())
 			return hl.StuckInProgress == 1 && hl.Status == degraded
 		})
 	})
 }
 
+// A suspended tenant's bouncers get no bundles, not even those that wait already.
 func TestATenantThatIsSuspended(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
 		tag, _ := g.fetch()
-		gone := make(chan error, 1)
-		go func() {
-			_, err := g.poll(15*time.Second, "z", tag)
-			gone <- err
-		}()
-		h.until("waiting", func() bool { return h.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		poll := g.park(tag)
 		suspend(t, h)
-		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a waiting poll of a suspended tenant got %v", err)
+		if end := <-poll; !fault.Is(end.err, fault.Unauthenticated) {
+			t.Errorf("a waiting poll of a suspended tenant: %v, want Unauthenticated", end.err)
 		}
 		if _, err := g.poll(0, "z", tag); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("a poll of a suspended tenant got %v", err)
+			t.Errorf("a poll of a suspended tenant: %v, want Forbidden", err)
 		}
 	})
 }
 
+// The tenant's key, which is the same at every replica, verifies a signed bundle.
 func TestSignedBundles(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
@@ -383,18 +364,19 @@ func TestSignedBundles(t *testing.T) {
 		}
 		whole := slices.Concat(a.Parts...)
 		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}}).Read(whole); err != nil {
-			t.Error(err)
+			t.Errorf("the bundle with the tenant's key: %v", err)
 		}
 		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}}).Read(whole); err == nil {
-			t.Error("another key id was taken")
+			t.Error("the bundle with another key id: no error")
 		}
 		again := newFixture(t, h.stores)
 		if k, err := again.VerifyKey(context.Background(), scope.DefaultTenant); err != nil || k != key {
-			t.Errorf("another replica's key is %+v, error %v", k, err)
+			t.Errorf("another replica has the key %+v, error %v, want %+v", k, err, key)
 		}
 	})
 }
 
+// A bouncer reads the resources that it protects, a person those of the environment.
 func TestResourcesFeed(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
@@ -403,19 +385,21 @@ func TestResourcesFeed(t *testing.T) {
 		g := h.bouncer(scope.Production, nil, orders.ID)
 		own, err := h.Resources(ctx, g.sc, g.token)
 		if err != nil || !strings.Contains(string(own.JSON), "/orders") || strings.Contains(string(own.JSON), "/other") {
-			t.Errorf("%s, error %v", own.JSON, err)
+			t.Errorf("the bouncer gets %s, error %v, want only /orders", own.JSON, err)
 		}
 		all, err := h.Resources(ctx, person(scope.DefaultTenant), "")
 		if err != nil || !strings.Contains(string(all.JSON), "/other") || all.ETag == own.ETag {
-			t.Errorf("%s, error %v", all.JSON, err)
+			t.Errorf("a person gets %s, error %v, want /other too", all.JSON, err)
 		}
 		me, err := h.Self(ctx, g.sc, g.token)
 		if err != nil || me.BouncerID != g.id || me.Environment != scope.Production {
-			t.Errorf("%+v, error %v", me, err)
+			t.Errorf("Self = %+v, error %v, want bouncer %d in production", me, err, g.id)
 		}
 	})
 }
 
+// The decision log of a bouncer is stored, each event once and under the name of the bouncer's token.
+// What cannot be read is set aside.
 func TestLogs(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
@@ -432,7 +416,7 @@ func TestLogs(t *testing.T) {
 			accepted, aside int
 		}{
 			"plain": {"[" + event("a", "") + "," + event("b", `,"custom":{"mode":"shadow","outcome":"SHADOW_WOULD_DENY","request_id":"r9","cache_hit":true}`) + "]", 2, 0},
-			"again, with rubbish between": {
+			"again, with other values between": {
 				"[ " + event("a", "") + ` , {"decision_id":"x","broken":tru}, 17, "text", null, {"no":"id"},` + event("c", "") + "]", 2, 5,
 			},
 			"empty":                {"[]", 0, 0},
@@ -444,41 +428,35 @@ func TestLogs(t *testing.T) {
 			for _, body := range []string{send.body, zipped(t, send.body)} {
 				got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(body))
 				if err != nil || got.Accepted != send.accepted || got.SetAside != send.aside {
-					t.Errorf("%s: %+v, error %v", name, got, err)
+					t.Errorf("%s: %+v, error %v, want %d accepted and %d set aside", name, got, err, send.accepted, send.aside)
 				}
 			}
 		}
 		brokeOff := io.MultiReader(strings.NewReader("["+event("f", "")+","), iotest.ErrReader(io.ErrUnexpectedEOF))
 		if _, err := h.Logs(ctx, g.sc, g.token, brokeOff); !fault.Is(err, fault.BadRequest) {
-			t.Errorf("a chunk that broke off: %v", err)
+			t.Errorf("a chunk that breaks off: %v, want BadRequest", err)
 		}
 		short := zipped(t, "["+event("c", "")+"]")
 		if got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(short[:len(short)/2])); err != nil || got.SetAside != 1 {
-			t.Errorf("a packed chunk that was cut: %+v, %v", got, err)
+			t.Errorf("a packed chunk that is cut: %+v, error %v, want one set aside", got, err)
 		}
 		if _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(zipped(t, "["+strings.Repeat(" ", MaxLogBytes)+"]"))); !fault.Is(err, fault.TooLarge) {
-			t.Errorf("a bomb: %v", err)
+			t.Errorf("a bomb: %v, want TooLarge", err)
 		}
-		var page audit.Page
-		h.until("logged", func() bool {
-			var err error
-			page, err = h.log.Query(ctx, person(scope.DefaultTenant), audit.Filter{})
-			return err == nil && page.Total == 5
-		})
-		for _, d := range page.Logs {
+		for _, d := range h.waitLogged(5) {
 			if d.BouncerID != g.id || d.Environment != scope.Production || d.User.ID != "bob" || d.Decision != audit.Permit || d.PolicyID != 7 ||
 				d.IPAddress != "10.1.2.3" || d.ResourceID != orders.ID || d.Revision != 4 || d.Input != nil || d.EvaluationTimeMS != 0.146993 {
-				t.Errorf("%+v", d)
+				t.Errorf("the decision is %+v, want what the event says, under the bouncer of the token", d)
 			}
 			if d.DecisionID == "b" && (d.Effect != "SHADOW_WOULD_DENY" || d.Mode != "shadow" || d.RequestID != "r9" || !d.CacheHit) {
-				t.Errorf("%+v", d)
+				t.Errorf("the decision is %+v, want a shadow decision from the cache", d)
 			}
 		}
 	})
 }
 
-// TestEvaluationsCounted: an event of a gatehouse bouncer counts for each control that it lists; an
-// event of a stock OPA counts for the control that decided.
+// TestEvaluationsCounted checks that an event of a gatehouse bouncer counts for each control that it
+// lists, and an event of a stock OPA for the control that decided.
 func TestEvaluationsCounted(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
@@ -491,17 +469,17 @@ func TestEvaluationsCounted(t *testing.T) {
 			`{"decision_id":"nobody's","result":{"decision":"DENY"},"custom":{"evaluated":[5]}}`, `{"decision_id":"none","result":{"decision":"DENY"}}`,
 		}, ",") + "]"
 		if got, err := h.Logs(context.Background(), g.sc, g.token, strings.NewReader(chunk)); err != nil || got.Accepted != 6 {
-			t.Fatalf("%+v, error %v", got, err)
+			t.Fatalf("Logs = %+v, error %v, want 6 accepted", got, err)
 		}
 		want := []string{"7 9µs false", "5 3µs true", "7 3µs true", "9 3µs true", "7 9µs false", "7 9µs false", "5 0s false"}
 		if got := h.observed(); !slices.Equal(got, want) {
-			t.Errorf("counted %q", got)
+			t.Errorf("the counted evaluations are %q, want %q", got, want)
 		}
 	})
 }
 
-// TestHiddenFromLogs: a value of an input member with a secret name appears in no text of the log,
-// whatever bouncer sent it.
+// TestHiddenFromLogs checks that a value of an input member with a secret name appears in no text of
+// the log, whatever bouncer sent it.
 func TestHiddenFromLogs(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
@@ -515,21 +493,16 @@ func TestHiddenFromLogs(t *testing.T) {
 			"intermediate_results":{"data.x":"canary-1"},"custom":{"explanation":[{"text":"so says canary-2","public":"canary-1","conditions":[]}]}},
 			{"decision_id":"b","input":{"secret":"canary-3"},"result":{"decision":"DENY","reason":"canary-3"}}]`
 		if got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(chunk)); err != nil || got.Accepted != 2 {
-			t.Fatalf("%+v, error %v", got, err)
+			t.Fatalf("Logs = %+v, error %v, want 2 accepted", got, err)
 		}
-		var page audit.Page
-		h.until("logged", func() bool {
-			var err error
-			page, err = h.log.Query(ctx, person(scope.DefaultTenant), audit.Filter{})
-			return err == nil && page.Total == 2
-		})
-		text, err := json.Marshal(page.Logs)
+		text, err := json.Marshal(h.waitLogged(2))
 		if err != nil || strings.Contains(string(text), "canary") || !strings.Contains(string(text), "[redacted] is wrong; ask [redacted]") || !strings.Contains(string(text), "so says [redacted]") {
-			t.Errorf("%s, error %v", text, err)
+			t.Errorf("the log is %s, error %v, want redacted texts", text, err)
 		}
 	})
 }
 
+// OPA's discovery bundle names the bundle, and is sent once.
 func TestDiscovery(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		g := h.bouncer(scope.Production, nil)
@@ -540,20 +513,20 @@ func TestDiscovery(t *testing.T) {
 		doc := unpack(t, slices.Concat(a.Parts...))["/data.json"]
 		for _, want := range []string{`"resource":"/bundles/` + strconv.FormatInt(g.id, 10) + `"`, `"long_polling_timeout_seconds":30`, `"status":{"service":"gatehouse"}`} {
 			if !strings.Contains(doc, want) {
-				t.Errorf("%s is not in %s", want, doc)
+				t.Errorf("the discovery bundle is %s, want %s in it", doc, want)
 			}
 		}
 		for line, known := range map[string]bool{a.ETag: true, `"zz", W/` + a.ETag: true, "*": true, `"zz"`: false, strings.Trim(a.ETag, `"`): false} {
 			b, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: []string{line}})
 			if err != nil || (b.Parts == nil) != known {
-				t.Errorf("%s: %+v, error %v", line, b, err)
+				t.Errorf("If-None-Match %s: %+v, error %v, want no bundle: %v", line, b, err, known)
 			}
 		}
 	})
 }
 
-// TestReplicas: a poll that waits at one replica is answered after a change at another. Both assign
-// the same revision to the same content.
+// TestReplicas checks that a change at one replica ends a poll that waits at another. Both assign the
+// same revision to the same content.
 func TestReplicas(t *testing.T) {
 	fulltest.Only(t)
 	cfg := dbtest.Config(t, dbtest.Postgres)
@@ -563,24 +536,12 @@ func TestReplicas(t *testing.T) {
 	tag, _ := g.fetch()
 	there := *g
 	there.h = two
-	woke := make(chan *Answer, 1)
-	go func() {
-		a, err := there.poll(15*time.Second, "y", tag)
-		if err != nil {
-			t.Error(err)
-		}
-		woke <- a
-	}()
-	two.until("waiting", func() bool { return two.feed(feedKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+	poll := there.park(tag)
 	one.rewrite(p, bob)
-	changed := time.Now()
-	if a := <-woke; a == nil || a.ETag != `"2"` {
-		t.Errorf("the other replica woke with %+v", a)
-	}
-	if late := time.Since(changed); late > 5*time.Second {
-		t.Errorf("the other replica woke %s after the change", late)
+	if a := <-poll; a.err != nil || a.ETag != `"2"` {
+		t.Errorf("the other replica answers %+v, error %v, want \"2\"", a.Answer, a.err)
 	}
 	if again, _ := g.fetch(tag); again != `"2"` {
-		t.Errorf("this replica gives %s", again)
+		t.Errorf("this replica answers %s, want \"2\"", again)
 	}
 }

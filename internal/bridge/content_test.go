@@ -11,8 +11,8 @@ import (
 
 // The digest of a resource covers every field that the matcher uses. Bouncers get no new bundle for
 // changes of other fields.
-func TestResourceDigestTellsEveryMember(t *testing.T) {
-	digest := func(r target.Resource) [sha256.Size]byte {
+func TestResourceDigestCoversEveryField(t *testing.T) {
+	digest := func(r rego.Resource) [sha256.Size]byte {
 		h := sha256.New()
 		writeResource(h, &r)
 		return [sha256.Size]byte(h.Sum(nil))
@@ -39,7 +39,7 @@ func TestResourceDigestTellsEveryMember(t *testing.T) {
 			t.Fatalf("%s has a type that this test does not set", f.Name)
 		}
 		if digest(r) == plain {
-			t.Errorf("a change of %s changes no digest", f.Name)
+			t.Errorf("a change of %s does not change the digest", f.Name)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, 
 }
 
 func (inProcess) Test(context.Context, scope.TenantID, worker.TestRequest) ([]suite.TestResult, error) {
-	return nil, errors.New("no tests here")
+	return nil, errors.New("this evaluator runs no tests")
 }
 
 // fixture is a bridge with real services.
@@ -88,12 +88,14 @@ func (h *fixture) count(fullReads, singleReads int) (int, int) {
 	return h.fullReads, h.singleReads
 }
 
+// skip moves the clock forward.
 func (h *fixture) skip(d time.Duration) {
 	h.mu.Lock()
 	h.offset += d
 	h.mu.Unlock()
 }
 
+// newFixture starts a bridge on c.
 func newFixture(t testing.TB, c *db.Cluster) *fixture {
 	t.Helper()
 	h := &fixture{t: t, stores: c}
@@ -155,6 +157,18 @@ func (h *fixture) observe(_ scope.TenantID, policy int64, took time.Duration, hi
 	h.counted = append(h.counted, fmt.Sprint(policy, " ", took, " ", hit))
 }
 
+// waitLogged waits until the decision log has n decisions, and returns them.
+func (h *fixture) waitLogged(n int64) []audit.Decision {
+	h.t.Helper()
+	var page audit.Page
+	h.until(fmt.Sprintf("%d decisions in the log", n), func() bool {
+		var err error
+		page, err = h.log.Query(context.Background(), person(scope.DefaultTenant), audit.Filter{})
+		return err == nil && page.Total == n
+	})
+	return page.Logs
+}
+
 // observed lists the counted evaluations in order.
 func (h *fixture) observed() []string {
 	h.mu.Lock()
@@ -213,6 +227,7 @@ func (h *fixture) changes(ctx context.Context, id scope.TenantID, env scope.Env,
 	return out, ok, err
 }
 
+// person is the scope of a person with all permissions.
 func person(t scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: t, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}, Permissions: scope.Permissions{All: true}}
 }
@@ -225,6 +240,7 @@ type client struct {
 	token string
 }
 
+// bouncer creates a bouncer that protects resources.
 func (h *fixture) bouncer(env scope.Env, config map[string]any, resources ...int64) *client {
 	h.t.Helper()
 	made, err := h.cfg.Bouncers.Create(context.Background(), person(scope.DefaultTenant), bouncer.Draft{
@@ -277,9 +293,14 @@ func (g *client) poll(wait time.Duration, remote string, tags ...string) (*Answe
 // fetch polls and expects a bundle, which it reads completely.
 func (g *client) fetch(tags ...string) (string, *bundle.Bundle) {
 	g.h.t.Helper()
-	a, err := g.poll(10*time.Second, "conn", tags...)
+	return g.read(g.poll(10*time.Second, "conn", tags...))
+}
+
+// read reads the bundle of an answer.
+func (g *client) read(a *Answer, err error) (string, *bundle.Bundle) {
+	g.h.t.Helper()
 	if err != nil || a.Parts == nil {
-		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
+		g.h.t.Fatalf("the poll is answered with %+v, error %v, want a bundle", a, err)
 	}
 	a.Delivered()
 	b, err := bundle.Reader{}.Read(bytes.Join(a.Parts, nil))
@@ -287,12 +308,38 @@ func (g *client) fetch(tags ...string) (string, *bundle.Bundle) {
 		g.h.t.Fatal(err)
 	}
 	if a.ETag != `"`+b.Revision+`"` {
-		g.h.t.Errorf("ETag %s, revision %s", a.ETag, b.Revision)
+		g.h.t.Errorf("the ETag is %s, want the revision %s", a.ETag, b.Revision)
 	}
 	return a.ETag, b
 }
 
-// until waits for a condition.
+// wantNothing polls, and reports an answer with a bundle.
+func (g *client) wantNothing(what, remote string, tags ...string) {
+	g.h.t.Helper()
+	if a, err := g.poll(0, remote, tags...); err != nil || a.Parts != nil {
+		g.h.t.Errorf("%s: the poll is answered with %+v, error %v, want no bundle", what, a, err)
+	}
+}
+
+// parked is the result of a poll that waited.
+type parked struct {
+	*Answer
+	err error
+}
+
+// park starts a poll that only a change ends in time, and returns when it waits.
+func (g *client) park(tag string) <-chan parked {
+	g.h.t.Helper()
+	end := make(chan parked, 1)
+	go func() {
+		a, err := g.poll(MaxWait, "parked", tag)
+		end <- parked{a, err}
+	}()
+	g.h.until("a waiting poll", func() bool { return g.h.feed(feedKey{scope.DefaultTenant, g.sc.Env}).countWaiting() == 1 })
+	return end
+}
+
+// until waits until ok is true.
 func (h *fixture) until(what string, ok func() bool) {
 	h.t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
@@ -303,11 +350,12 @@ func (h *fixture) until(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			h.t.Fatalf("never: %s", what)
+			h.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
+// record returns the bouncer as the control plane knows it.
 func (g *client) record() bouncer.Bouncer {
 	g.h.t.Helper()
 	b, err := g.h.cfg.Bouncers.Get(context.Background(), person(scope.DefaultTenant), g.id)
@@ -317,6 +365,7 @@ func (g *client) record() bouncer.Bouncer {
 	return b
 }
 
+// revision returns which bundle the bouncer runs and refuses.
 func (g *client) revision() BouncerRevision {
 	g.h.t.Helper()
 	r, err := g.h.Revisions(context.Background(), person(scope.DefaultTenant), g.sc.Env)
@@ -328,10 +377,11 @@ func (g *client) revision() BouncerRevision {
 			return b
 		}
 	}
-	g.h.t.Fatal("not in the list of revisions")
+	g.h.t.Fatalf("bouncer %d is not in the list of revisions", g.id)
 	return BouncerRevision{}
 }
 
+// each runs a test with a fixture on each store.
 func each(t *testing.T, test func(t *testing.T, h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newFixture(t, c)) })
 }
@@ -343,6 +393,7 @@ func enrichOwner(t testing.TB, email string) resource.EnrichmentChange {
 
 func linkTo(id int64) policy.Change { return policy.Change{BouncerID: patch.Set(id)} }
 
+// suspend suspends the tenant.
 func suspend(t testing.TB, h *fixture) {
 	t.Helper()
 	ctx := context.Background()
@@ -368,6 +419,7 @@ func parsePEM(t testing.TB, text string) crypto.PublicKey {
 	return key
 }
 
+// zipped returns a text as gzip packs it.
 func zipped(t testing.TB, s string) string {
 	t.Helper()
 	var b bytes.Buffer

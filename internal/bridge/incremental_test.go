@@ -8,7 +8,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -48,8 +47,8 @@ func (h *fixture) rounds() (w work, resources int, contents map[*bundle.Packed]i
 	return f.packs.work, len(f.packs.resources), contents
 }
 
-// TestChangeRebuildsOnlyWhatItAffects: if one of many resources changes, only this resource is
-// read, digested and packed, and only for the bouncers that protect it. Resources that no bouncer
+// TestChangeRebuildsOnlyWhatItAffects checks that, if one of many resources changes, only this resource
+// is read, digested and packed, and only for the bouncers that protect it. Resources that no bouncer
 // protects are skipped.
 func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 	fulltest.Only(t)
@@ -69,9 +68,9 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 		twin := h.bouncer(scope.Production, nil, own[0].ID) // shares its content with the first
 		tag, _ := clients[0].fetch()
 		other, _ := clients[1].fetch()
-		before, held, contents := h.rounds()
-		if fullReads, _ := h.count(0, 0); held != bouncers || len(contents) != bouncers || fullReads != 1 {
-			t.Errorf("%d resources held, %d contents, everything read %d times", held, len(contents), fullReads)
+		before, cached, contents := h.rounds()
+		if fullReads, _ := h.count(0, 0); cached != bouncers || len(contents) != bouncers || fullReads != 1 {
+			t.Errorf("%d resources are cached, %d contents, all resources were read %d times, want %d, %d and 1", cached, len(contents), fullReads, bouncers, bouncers)
 		}
 		team := func(r resource.Resource, name string) {
 			t.Helper()
@@ -82,14 +81,14 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 		team(own[0], "payments")
 		tag, b := clients[0].fetch(tag)
 		if got, _ := b.Set.Resource(own[0].ID).Doc.Get("owner_team").Str(); got != "payments" {
-			t.Errorf("the bouncer has the team %q", got)
+			t.Errorf("the bouncer has the team %q, want payments", got)
 		}
 		if _, err := twin.poll(0, "conn"); err != nil {
 			t.Fatal(err)
 		}
-		after, held, now := h.rounds()
-		if made := (work{after.controls - before.controls, after.resources - before.resources, after.groups - before.groups}); made != (work{0, 1, 1}) {
-			t.Errorf("the change made %+v anew, want one resource and one content", made)
+		after, cached, now := h.rounds()
+		if done := (work{after.controls - before.controls, after.resources - before.resources, after.groups - before.groups}); done != (work{0, 1, 1}) {
+			t.Errorf("the work of the change is %+v, want one resource and one content", done)
 		}
 		same := 0
 		for c, n := range now {
@@ -97,21 +96,17 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 				same++
 			}
 		}
-		if fullReads, singleReads := h.count(0, 0); held != bouncers || same != bouncers-1 || fullReads != 1 || singleReads != 1 {
-			t.Errorf("%d resources held, %d contents are the old ones; everything was read %d times, single resources %d", held, same, fullReads, singleReads)
+		if fullReads, singleReads := h.count(0, 0); cached != bouncers || same != bouncers-1 || fullReads != 1 || singleReads != 1 {
+			t.Errorf("%d resources are cached, %d contents are unchanged; all resources were read %d times, single ones %d, want %d, %d, 1 and 1", cached, same, fullReads, singleReads, bouncers, bouncers-1)
 		}
-		if a, err := clients[1].poll(0, "x", other); err != nil || a.Parts != nil {
-			t.Errorf("a bouncer that it does not touch got %+v, error %v", a, err)
-		}
+		clients[1].wantNothing("a bouncer that the change does not affect", "x", other)
 		team(far, "nobody's")
 		team(own[1], "orders") // the feed has applied both changes when this one arrives
 		clients[1].fetch(other)
 		last, _, _ := h.rounds()
 		if fullReads, singleReads := h.count(0, 0); last.resources-after.resources != 1 || last.groups-after.groups != 1 || fullReads != 1 || singleReads != 3 {
-			t.Errorf("two changes, one at a bouncer, made %+v of %+v; everything was read %d times, single resources %d", last, after, fullReads, singleReads)
+			t.Errorf("the work of two changes, one for a bouncer, is %+v after %+v; all resources were read %d times, single ones %d, want 1 and 3", last, after, fullReads, singleReads)
 		}
-		if a, err := clients[0].poll(0, "x", tag); err != nil || a.Parts != nil {
-			t.Errorf("a bouncer that neither touches got %+v, error %v", a, err)
-		}
+		clients[0].wantNothing("a bouncer that neither change affects", "x", tag)
 	})
 }

@@ -15,15 +15,13 @@ import (
 // presence returns when a bouncer was last seen, and how long it may be silent after that.
 func (g *client) presence() (seen time.Time, silent time.Duration) {
 	g.h.t.Helper()
-	row := struct {
+	type presence struct {
 		Seen time.Time `db:"seen_at"`
 		Due  time.Time `db:"due_at"`
-	}{}
+	}
+	var row presence
 	err := g.h.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
-		row, err = db.One[struct {
-			Seen time.Time `db:"seen_at"`
-			Due  time.Time `db:"due_at"`
-		}](context.Background(), tx, `SELECT seen_at, due_at FROM bridge_presence WHERE bouncer_id = $1`, g.id)
+		row, err = db.One[presence](context.Background(), tx, `SELECT seen_at, due_at FROM bridge_presence WHERE bouncer_id = $1`, g.id)
 		return err
 	})
 	if err != nil {
@@ -32,7 +30,8 @@ func (g *client) presence() (seen time.Time, silent time.Duration) {
 	return row.Seen, row.Due.Sub(row.Seen)
 }
 
-func (h *fixture) tally(sql string) int64 {
+// countRows returns the count that a query selects.
+func (h *fixture) countRows(sql string) int64 {
 	h.t.Helper()
 	var n int64
 	err := h.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
@@ -45,14 +44,14 @@ func (h *fixture) tally(sql string) int64 {
 	return n
 }
 
-// TestDisconnectedAfterMissedPolls: a bouncer is disconnected three poll intervals after its last
+// TestDisconnectedAfterMissedPolls checks that a bouncer is disconnected three poll intervals after its last
 // request, of whatever kind. This emits the event and opens an alert, which is resolved when the
 // bouncer reports again.
 func TestDisconnectedAfterMissedPolls(t *testing.T) {
 	ctx := context.Background()
 	each(t, func(t *testing.T, h *fixture) {
 		h.control(scope.Production, "orders", 0, alice)
-		goes := int64(0)
+		disconnects := int64(0)
 		for what, send := range map[string]func(g *client) error{
 			"a poll": func(g *client) error { _, err := g.poll(10*time.Second, "another"); return err },
 			"a log":  func(g *client) error { _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader("[]")); return err },
@@ -73,31 +72,31 @@ func TestDisconnectedAfterMissedPolls(t *testing.T) {
 		} {
 			g := h.bouncer(scope.Production, nil)
 			g.fetch()
-			h.until(what+": connected", func() bool { return g.record().Status == bouncer.Connected })
+			h.until("connected before "+what, func() bool { return g.record().Status == bouncer.Connected })
 			h.skip(5 * time.Second)
 			now := h.now()
 			if err := send(g); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			h.until(what+": seen", func() bool { seen, _ := g.presence(); return !seen.Before(now) })
+			h.until(what+" to count", func() bool { seen, _ := g.presence(); return !seen.Before(now) })
 			if _, silent := g.presence(); silent != 30*time.Second {
-				t.Errorf("%s came last: it may be silent for %s", what, silent)
+				t.Errorf("after %s it may be silent for %s, want 30s", what, silent)
 			}
 			h.skip(31 * time.Second)
-			h.until(what+": disconnected", func() bool { return g.record().Status == bouncer.Disconnected })
-			goes++
-			if n := h.tally(`SELECT count(*) FROM events WHERE type = 'bouncer.disconnected'`); n < goes {
-				t.Errorf("%s: %d events for %d bouncers", what, n, goes)
+			h.until("disconnected after "+what, func() bool { return g.record().Status == bouncer.Disconnected })
+			disconnects++
+			if n := h.countRows(`SELECT count(*) FROM events WHERE type = 'bouncer.disconnected'`); n < disconnects {
+				t.Errorf("%s: %d events, want one for each of %d bouncers", what, n, disconnects)
 			}
-			if n := h.tally(`SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_disconnected' AND resolved_at IS NULL`); n != 1 {
-				t.Errorf("%s: %d open alerts", what, n)
+			if n := h.countRows(`SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_disconnected' AND resolved_at IS NULL`); n != 1 {
+				t.Errorf("%s: %d open alerts, want 1", what, n)
 			}
 			if _, err := g.poll(10*time.Second, "one more"); err != nil {
 				t.Fatal(err)
 			}
-			h.until(what+": back", func() bool { return g.record().Status == bouncer.Connected })
-			h.until(what+": resolved", func() bool {
-				return h.tally(`SELECT count(*) FROM tenant_alerts WHERE resolved_at IS NULL`) == 0
+			h.until("connected again after "+what, func() bool { return g.record().Status == bouncer.Connected })
+			h.until("the alert to be resolved after "+what, func() bool {
+				return h.countRows(`SELECT count(*) FROM tenant_alerts WHERE resolved_at IS NULL`) == 0
 			})
 			if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0); err != nil {
 				t.Fatal(err)
@@ -106,7 +105,7 @@ func TestDisconnectedAfterMissedPolls(t *testing.T) {
 	})
 }
 
-// TestPollGap: the interval of a client without long polls is derived from its polls. An immediate
+// TestPollGap checks that the interval of a client without long polls is derived from its polls. An immediate
 // retry does not shorten it.
 func TestPollGap(t *testing.T) {
 	d := newDesk(1)
@@ -122,7 +121,7 @@ func TestPollGap(t *testing.T) {
 	} {
 		at = at.Add(c.gap)
 		if got := d.pollGap(at); got != c.want {
-			t.Errorf("poll %d: %s apart, not %s", i, got, c.want)
+			t.Errorf("poll %d: an interval of %s, want %s", i, got, c.want)
 		}
 	}
 }

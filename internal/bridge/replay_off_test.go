@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// TestReplaySettingReachesBouncers: a bouncer gets a new bundle when its tenant turns the storage
+// TestReplaySettingReachesBouncers checks that a bouncer gets a new bundle when its tenant turns the storage
 // of replay inputs off or on. Other changes of the settings cause no new bundle, and not even a
 // refresh of the feed.
 func TestReplaySettingReachesBouncers(t *testing.T) {
@@ -20,19 +20,19 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 		h.resource(scope.Sandbox, "/b")
 		clients := []*client{h.bouncer(scope.Production, nil, r.ID), h.bouncer(scope.Production, map[string]any{"signing": "signed"}, r.ID), h.bouncer(scope.Sandbox, nil)}
 		tags := make([]string, len(clients))
-		told := func(i int) any {
+		replayOf := func(i int) any {
 			t.Helper()
 			tag, b := clients[i].fetch(tags[i])
 			tags[i] = tag
 			own, ok := b.Meta["bouncer"].(map[string]any)
 			if !ok {
-				t.Fatalf("bouncer %d is not told of itself: %v", i, b.Meta)
+				t.Fatalf("bouncer %d: the metadata is %v, want the bouncer in it", i, b.Meta)
 			}
 			return own["replay"]
 		}
 		for i := range clients {
-			if got := told(i); got != nil {
-				t.Errorf("bouncer %d is told %v at first", i, got)
+			if got := replayOf(i); got != nil {
+				t.Errorf("bouncer %d: replay = %v at first, want none", i, got)
 			}
 		}
 		feeds := []*feed{h.feed(feedKey{scope.DefaultTenant, scope.Production}), h.feed(feedKey{scope.DefaultTenant, scope.Sandbox})}
@@ -49,10 +49,10 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 			return n
 		}
 		for _, step := range []struct {
-			name string
-			set  tenant.Settings
-			news bool
-			want any
+			name    string
+			set     tenant.Settings
+			changes bool
+			want    any
 		}{
 			{"hours", tenant.Settings{"replay": 72.0}, false, nil},
 			{"off", tenant.Settings{"replay": "off"}, true, "off"},
@@ -65,19 +65,19 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 			{"off once more", tenant.Settings{"replay": "off"}, true, "off"},
 			{"removed from off", tenant.Settings{"replay": nil}, true, nil},
 		} {
-			before, made := registry(), h.made()
+			before, work := registry(), h.workDone()
 			sc := person(scope.DefaultTenant)
 			sc.Platform = true
 			if _, err := h.tenants.Update(ctx, sc, scope.DefaultTenant, tenant.Change{Settings: patch.Set(step.set)}); err != nil {
 				t.Fatalf("%s: %v", step.name, err)
 			}
-			if moved := registry() != before; moved != step.news {
-				t.Errorf("%s: the feeds are told to look: %v, want %v", step.name, moved, step.news)
+			if changed := registry() != before; changed != step.changes {
+				t.Errorf("%s: the revision of bouncers changed: %v, want %v", step.name, changed, step.changes)
 			}
-			if step.news {
+			if step.changes {
 				for i := range clients {
-					if got := told(i); got != step.want {
-						t.Errorf("%s: bouncer %d is told %v, want %v", step.name, i, got, step.want)
+					if got := replayOf(i); got != step.want {
+						t.Errorf("%s: bouncer %d: replay = %v, want %v", step.name, i, got, step.want)
 					}
 				}
 			} else {
@@ -88,20 +88,18 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 					}
 				}
 				for i, g := range clients {
-					if a, err := g.poll(0, "conn", tags[i]); err != nil || a.Parts != nil {
-						t.Errorf("%s: bouncer %d got a bundle, or the error %v", step.name, i, err)
-					}
+					g.wantNothing(step.name, "conn", tags[i])
 				}
 			}
-			if now := h.made(); now != made {
-				t.Errorf("%s: made %+v anew of %+v: the setting is in no content that bouncers share", step.name, now, made)
+			if done := h.workDone(); done != work {
+				t.Errorf("%s: the work is %+v after %+v, want no more: no content that bouncers share has the setting", step.name, done, work)
 			}
 		}
 	})
 }
 
-// made returns the work of production's feed so far.
-func (h *fixture) made() work {
+// workDone returns the work of production's feed so far.
+func (h *fixture) workDone() work {
 	w, _, _ := h.rounds()
 	return w
 }

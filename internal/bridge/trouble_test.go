@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestTroubleAlert: a bouncer that reports trouble opens one alert, however often it reports it and
+// TestTroubleAlert checks that a bouncer that reports trouble opens one alert, however often it reports it and
 // whatever its log delivers meanwhile. The alert is resolved when the trouble ends or the bouncer
 // is deleted. Other problems of a bouncer open no alert.
 func TestTroubleAlert(t *testing.T) {
@@ -19,49 +19,49 @@ func TestTroubleAlert(t *testing.T) {
 		ctx := context.Background()
 		g := h.bouncer(scope.Production, nil)
 		g.fetch()
-		h.until("it is connected", func() bool { return g.record().Status == bouncer.Connected })
-		say := func(own string) {
+		h.until("status connected", func() bool { return g.record().Status == bouncer.Connected })
+		report := func(own string) {
 			t.Helper()
 			h.skip(time.Second)
 			now := h.now()
 			if err := h.Status(ctx, g.sc, g.token, []byte(`{"decision_logs":{},"gatehouse":{"version":"1","poll_interval_seconds":10`+own+`}}`)); err != nil {
 				t.Fatal(err)
 			}
-			h.until("the report is stored", func() bool { seen, _ := g.presence(); return !seen.Before(now) })
+			h.until("the report to be stored", func() bool { seen, _ := g.presence(); return !seen.Before(now) })
 		}
-		alerts := func(what string, open, all int64) {
+		wantAlerts := func(what string, open, all int64) {
 			t.Helper()
 			of := `SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_trouble' AND severity = 'error' AND subject = '` + strconv.FormatInt(g.id, 10) + `'`
-			if n := h.tally(of + ` AND resolved_at IS NULL`); n != open {
-				t.Errorf("%s: %d open alerts", what, n)
+			if n := h.countRows(of + ` AND resolved_at IS NULL`); n != open {
+				t.Errorf("%s: %d open alerts, want %d", what, n, open)
 			}
-			if n := h.tally(of); n != all {
-				t.Errorf("%s: %d alerts in all", what, n)
+			if n := h.countRows(of); n != all {
+				t.Errorf("%s: %d alerts in all, want %d", what, n, all)
 			}
 		}
-		say("")
-		alerts("all is well", 0, 0)
-		say(`,"target_app_reachable":false`)
-		alerts("no application", 0, 0)
+		report("")
+		wantAlerts("without trouble", 0, 0)
+		report(`,"target_app_reachable":false`)
+		wantAlerts("no application", 0, 0)
 		for _, own := range []string{`,"log_trouble":"the decision log is full"`, `,"log_trouble":"the disk of the decision log is nearly full"`, `,"stale":true`} {
-			say(own)
-			alerts(own, 1, 1)
+			report(own)
+			wantAlerts(own, 1, 1)
 		}
-		say(`,"log_trouble":"the decision log is full"`)
+		report(`,"log_trouble":"the decision log is full"`)
 		g.deliver(t)
-		say(`,"log_trouble":"the decision log is full"`)
-		alerts("its log delivers", 1, 1)
+		report(`,"log_trouble":"the decision log is full"`)
+		wantAlerts("after a delivery of its log", 1, 1)
 		if r := g.record(); r.Status != bouncer.Degraded || r.StatusDetail != "the decision log is full" {
-			t.Errorf("its status is %s: %s", r.Status, r.StatusDetail)
+			t.Errorf("the status is %s (%s), want degraded by the full log", r.Status, r.StatusDetail)
 		}
-		say("")
-		alerts("well again", 0, 1)
-		say(`,"stale":true`)
-		alerts("in trouble again", 1, 2)
+		report("")
+		wantAlerts("after the trouble", 0, 1)
+		report(`,"stale":true`)
+		wantAlerts("in trouble again", 1, 2)
 		if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0); err != nil {
 			t.Fatal(err)
 		}
-		alerts("deleted", 0, 2)
+		wantAlerts("deleted", 0, 2)
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// TestColours: the output has colours only if they are requested, and never escape sequences from
-// names or outputs.
+// TestColours checks that the output has colours only if they are requested, and never escape
+// sequences from names or outputs.
 func TestColours(t *testing.T) {
 	r := controlfile.NewTestReport(nil, suite.ModuleReport{
 		Tests: []suite.ModuleTest{{File: "a\x1b[2J.rego", Line: 3, Package: "p", Name: "test_x\x1b]0;gone\x07", Status: suite.TestFailed, Output: "print\x1b[31m\u009b2J"}},
@@ -29,16 +29,16 @@ func TestColours(t *testing.T) {
 		}
 		text := out.String()
 		if strings.Contains(text, "\x1b[31m") != colour || strings.ContainsAny(text, "\x07\u009b") || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]") {
-			t.Errorf("colour %t: %q", colour, text)
+			t.Errorf("colour %t: the output is %q, want our colours alone, if any", colour, text)
 		}
 		if !strings.Contains(text, "not reached: 3-5, 9") || !strings.Contains(text, "less than 80.00 %") {
-			t.Errorf("%s", text)
+			t.Errorf("the output is %s, want the lines that are not reached", text)
 		}
 	}
 }
 
-// TestCaseWords: the error of a control is also shown for a case that passed. A case that could not
-// be evaluated does not report the expected result.
+// TestCaseWords checks that the error of a control is also shown for a case that passed. A case that
+// could not be evaluated does not report the expected result.
 func TestCaseWords(t *testing.T) {
 	rep := controlfile.NewTestReport(nil, suite.ModuleReport{}, []controlfile.CaseResult{
 		{Control: "a.rego", Result: suite.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
@@ -58,16 +58,17 @@ func TestCaseWords(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(out.String(), w) {
-				t.Errorf("%s lacks %q: %s", format, w, out.String())
+				t.Errorf("%s: the output is %s, want %q in it", format, out.String(), w)
 			}
 		}
 		if strings.Contains(out.String(), "expected false") {
-			t.Errorf("%s: %s", format, out.String())
+			t.Errorf("%s: the output is %s, want no expected result for a limit", format, out.String())
 		}
 	}
 }
 
-// TestSARIFOrder: results have the right indexes of rules, and a region only if there is a line.
+// TestSARIFOrder checks that results have the right indexes of rules, and a region only if there is a
+// line.
 func TestSARIFOrder(t *testing.T) {
 	log := sarifOf([]lang.FileIssue{
 		{Issue: lang.Issue{Message: "of no file", Severity: lang.SeverityError, Rule: "coverage"}},
@@ -77,28 +78,28 @@ func TestSARIFOrder(t *testing.T) {
 	run := log.Runs[0]
 	for _, r := range run.Results {
 		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
-			t.Errorf("%+v", r)
+			t.Errorf("the result %+v has the index of rule %s", r, run.Tool.Driver.Rules[r.RuleIndex].ID)
 		}
 	}
 	first, second, last := run.Results[0], run.Results[1], run.Results[2]
 	if first.Level != "warning" || first.Locations[0].Physical.Artifact.URI != "a%20b/c%23d%3F.rego" || first.Locations[0].Physical.Region.StartLine != 3 {
-		t.Errorf("%+v", first)
+		t.Errorf("the first result is %+v, want a warning in line 3 of the escaped file", first)
 	}
 	if second.Locations[0].Physical.Region != nil || len(last.Locations) != 0 {
-		t.Errorf("%+v, %+v", second, last)
+		t.Errorf("the other results are %+v and %+v, want no region and no location", second, last)
 	}
 }
 
-// TestDriftWords: each state of drift has a text.
+// TestDriftWords checks that each state of drift has a text.
 func TestDriftWords(t *testing.T) {
 	for _, state := range []string{policycode.Added, policycode.Changed, policycode.ChangedOutside, policycode.Missing} {
 		if driftMeaning[state] == "" {
-			t.Errorf("%s means nothing", state)
+			t.Errorf("drift state %s has no text", state)
 		}
 	}
 }
 
-// TestClean: text of others cannot steer the terminal, nor show something else than what is there.
+// TestClean checks that text of others cannot control the terminal, or hide what it says.
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
 		"a\tb\nc é 中":             "a\tb\nc é 中",
@@ -108,7 +109,7 @@ func TestClean(t *testing.T) {
 		"one\u2028two\u2029":      "one\uFFFDtwo\uFFFD",
 	} {
 		if got := clean(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

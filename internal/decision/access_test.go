@@ -15,24 +15,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// ways are the ways to decide about one user; each tells whether access is granted.
-var ways = map[string]func(c *clerk, ctx context.Context, user string) (bool, error){
-	"evaluate": func(c *clerk, ctx context.Context, user string) (bool, error) {
+// ways are the ways to decide about one user. Each returns whether access is granted.
+var ways = map[string]func(c *fixture, ctx context.Context, user string) (bool, error){
+	"evaluate": func(c *fixture, ctx context.Context, user string) (bool, error) {
 		got, err := c.Evaluate(ctx, anyone, c.object(`{"user":`+user+`}`))
 		return got.Decision == audit.Permit, err
 	},
-	"bulk": func(c *clerk, ctx context.Context, user string) (bool, error) {
+	"bulk": func(c *fixture, ctx context.Context, user string) (bool, error) {
 		got, err := c.EvaluateBulk(ctx, anyone, c.items(`[{"user":`+user+`}]`))
 		return err == nil && got.Results[0].Decision == audit.Permit, err
 	},
-	"several": func(c *clerk, ctx context.Context, user string) (granted bool, err error) {
+	"several": func(c *fixture, ctx context.Context, user string) (granted bool, err error) {
 		err = c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(user)}, c.Person, func(_ int, d *rego.Decision) bool {
 			granted = d.Permit
 			return true
 		})
 		return granted, err
 	},
-	"try": func(c *clerk, ctx context.Context, user string) (granted bool, err error) {
+	"try": func(c *fixture, ctx context.Context, user string) (granted bool, err error) {
 		req := c.request(user)
 		err = c.Try(ctx, anyone, c.set(), c.Person, func() *rego.Request {
 			next := req
@@ -43,7 +43,8 @@ var ways = map[string]func(c *clerk, ctx context.Context, user string) (bool, er
 	},
 }
 
-func (c *clerk) set() *rego.Set {
+// set returns the snapshot of the service.
+func (c *fixture) set() *rego.Set {
 	c.t.Helper()
 	set, err := c.Snapshot(context.Background(), anyone)
 	if err != nil {
@@ -52,7 +53,8 @@ func (c *clerk) set() *rego.Set {
 	return set
 }
 
-func (c *clerk) request(user string) *rego.Request {
+// request returns a request of a user.
+func (c *fixture) request(user string) *rego.Request {
 	c.t.Helper()
 	req, offences := rego.ParseOpen(c.object(`{"user":` + user + `}`))
 	if len(offences) > 0 {
@@ -61,8 +63,8 @@ func (c *clerk) request(user string) *rego.Request {
 	return &req
 }
 
-// TestStoredUserFillsGaps: however it is asked, members that were sent stay, those that
-// are missing come from the stored user, and nobody else is filled in.
+// TestStoredUserFillsGaps checks that, in every way to decide, members that were sent stay, and missing
+// ones come from the stored user with that id.
 func TestStoredUserFillsGaps(t *testing.T) {
 	for user, want := range map[string]bool{
 		`{"id":"ann"}`:                           true,
@@ -76,7 +78,7 @@ func TestStoredUserFillsGaps(t *testing.T) {
 		`{"id":7}`:                               false,
 	} {
 		for name, ask := range ways {
-			c := newClerk(t, `{}`, `package a
+			c := newFixture(t, `{}`, `package a
 allow if { input.user.department == "legal"; "dpo" in input.user.roles }`)
 			c.Person = func(_ context.Context, _ scope.TenantID, id string) (value.Value, error) {
 				if id != "ann" {
@@ -85,50 +87,49 @@ allow if { input.user.department == "legal"; "dpo" in input.user.roles }`)
 				return c.object(`{"id":"ann","department":"legal","roles":["dpo"]}`), nil
 			}
 			if got, err := ask(c, context.Background(), user); err != nil || got != want {
-				t.Errorf("%s %s: %v %v, want %v", name, user, got, err, want)
+				t.Errorf("%s %s: granted %v, %v, want %v", name, user, got, err, want)
 			}
 		}
 	}
 }
 
-// TestCallerWhoLeft: work whose caller left ends with the fault "cancelled", never with
-// an error of its context, and nothing is recorded.
+// TestCallerWhoLeft checks that work whose caller left ends with the fault "cancelled", never with an
+// error of its context, and that nothing is recorded.
 func TestCallerWhoLeft(t *testing.T) {
-	check := func(name string, c *clerk, err error) {
+	wantCancelled := func(name string, c *fixture, err error) {
 		t.Helper()
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Code != "cancelled" || len(c.records) > 0 {
-			t.Errorf("%s: %v, %d records", name, err, len(c.records))
+			t.Errorf("%s: %v, %d records, want cancelled and none", name, err, len(c.records))
 		}
 	}
 	for name, ask := range ways {
-		c := newClerk(t, `{}`, "package a\nallow := true")
+		c := newFixture(t, `{}`, "package a\nallow := true")
 		ctx, leave := context.WithCancel(context.Background())
 		c.Person = func(ctx context.Context, _ scope.TenantID, _ string) (value.Value, error) {
 			leave()
 			return value.Value{}, ctx.Err() // as a store does
 		}
 		_, err := ask(c, ctx, `{"id":"ann"}`)
-		check(name, c, err)
+		wantCancelled(name, c, err)
 	}
-	c := newClerk(t, `{}`, "package a\nallow := true")
+	c := newFixture(t, `{}`, "package a\nallow := true")
 	ctx, leave := context.WithCancel(context.Background())
-	told := 0
-	check("several, between two", c, c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(`{}`), c.request(`{}`)}, c.Person, func(int, *rego.Decision) bool {
-		told++
+	decided := 0
+	wantCancelled("several, between two", c, c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(`{}`), c.request(`{}`)}, c.Person, func(int, *rego.Decision) bool {
+		decided++
 		leave()
 		return true
 	}))
-	if told != 1 {
-		t.Errorf("%d decisions after the caller left", told)
+	if decided != 1 {
+		t.Errorf("%d decisions, want one: then the caller left", decided)
 	}
-	check("work", c, c.Work(ctx, anyone, 1, func(int) { t.Error("a step after the caller left") }))
+	wantCancelled("work", c, c.Work(ctx, anyone, 1, func(int) { t.Error("a step after the caller left") }))
 }
 
-// TestSeveralPastTheDeadline: requests that the call has no time for are denied and
-// recorded.
+// TestSeveralPastTheDeadline checks that requests for which a call has no time are denied and recorded.
 func TestSeveralPastTheDeadline(t *testing.T) {
-	c := newClerk(t, `{}`, "package a\nallow := true")
+	c := newFixture(t, `{}`, "package a\nallow := true")
 	c.BulkDeadline = time.Nanosecond
 	var reasons []string
 	err := c.DecideSeveral(context.Background(), anyone, c.set(), []*rego.Request{c.request(`{}`), nil, c.request(`{}`)}, c.Person, func(_ int, d *rego.Decision) bool {
@@ -138,31 +139,31 @@ func TestSeveralPastTheDeadline(t *testing.T) {
 		return true
 	})
 	if want := "[DENY evaluation_limit DENY evaluation_limit]"; err != nil || fmt.Sprint(reasons) != want || len(c.records) != 2 {
-		t.Errorf("%v %q, %d records", err, reasons, len(c.records))
+		t.Errorf("%v %q, %d records, want %s and 2 records", err, reasons, len(c.records), want)
 	}
 	err = c.Work(context.Background(), anyone, 1, func(int) { t.Error("a step past the deadline") })
 	if f := new(fault.Error); !errors.As(err, &f) || f.Code != "timeout" {
-		t.Error(err)
+		t.Errorf("work after the deadline: %v, want timeout", err)
 	}
 }
 
-// TestUserThatIsNotLookedUp: while the store is silent, each way but a search decides as
-// for somebody unknown, and says so in the record.
+// TestUserThatIsNotLookedUp checks that, while the store does not answer, each way but a search decides
+// as for an unknown person, and records that.
 func TestUserThatIsNotLookedUp(t *testing.T) {
 	for name, ask := range ways {
-		c := newClerk(t, `{}`, "package a\nallow := true")
+		c := newFixture(t, `{}`, "package a\nallow := true")
 		c.Person = func(context.Context, scope.TenantID, string) (value.Value, error) {
 			return value.Value{}, decision.ErrPersonUnknown
 		}
 		granted, err := ask(c, context.Background(), `{"id":"ann"}`)
 		if name == "try" {
 			if !errors.Is(err, decision.ErrPersonUnknown) {
-				t.Error(name, err)
+				t.Errorf("%s: %v, want ErrPersonUnknown", name, err)
 			}
 			continue
 		}
 		if err != nil || !granted || len(c.records) != 1 || c.records[0].Error != decision.ErrPersonUnknown.Error() {
-			t.Errorf("%s: %v %v %+v", name, granted, err, c.records)
+			t.Errorf("%s: granted %v, %v, recorded %+v, want the error in one record", name, granted, err, c.records)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each reason has its own text, also where two share a place and several goroutines ask.
+// Each reason has its own text, even if two share a place and several goroutines ask.
 func TestAssumed(t *testing.T) {
 	var a assumed
 	own := []string{"", "Denied by control a", "Denied by control q", "Allowed by control a", "No control matched the request"}
@@ -14,7 +14,7 @@ func TestAssumed(t *testing.T) {
 		wg.Go(func() {
 			for i := range 1000 {
 				if o := own[i%len(own)]; a.reason(o) != o+assumedEnvironment {
-					t.Errorf("%q: %q", o, a.reason(o))
+					t.Errorf("reason(%q) = %q, want %q", o, a.reason(o), o+assumedEnvironment)
 				}
 			}
 		})
@@ -22,6 +22,6 @@ func TestAssumed(t *testing.T) {
 	wg.Wait()
 	a.reason(own[1])
 	if n := testing.AllocsPerRun(100, func() { a.reason(own[1]) }); n > 0 {
-		t.Errorf("%v allocations for a reason that was there before", n)
+		t.Errorf("%v allocations for a known reason, want none", n)
 	}
 }

@@ -34,10 +34,9 @@ allow if {
 reason := "not permitted" if not allow
 `
 
-// BenchmarkEvaluate is one decision from the request's text to the record and
-// the answer's text, without HTTP and disk. Those with replay in their name write the
-// record too, as the audit does, and keep each input for replay or none; a server keeps
-// so many a second at most.
+// BenchmarkEvaluate measures one decision from the text of the request to the record and the text of
+// the answer, without HTTP and disk. Those with replay in their name also write the record, as the
+// audit does, and store each input for replay or none. A server stores a limited number a second.
 func BenchmarkEvaluate(b *testing.B) {
 	for name, env := range map[string]scope.Env{"cache=false": scope.Production, "cache=true": scope.Production, "cache=true,env=none": scope.AnyEnv} {
 		b.Run(name, func(b *testing.B) { evaluateEach(b, service(name != "cache=false"), env) })
@@ -114,8 +113,8 @@ func service(cached bool) *decision.Service {
 	return s
 }
 
-// BenchmarkBulk is one bulk call of 100 from its text to the answer's text, with
-// the audit's encoding, without HTTP and disk.
+// BenchmarkBulk measures one bulk call of 100 from its text to the text of the answer, with the encoding
+// of the audit, without HTTP and disk.
 func BenchmarkBulk(b *testing.B) {
 	s := service(false)
 	sc := scope.Scope{Tenant: "default", Env: scope.Production}

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// register is a store of people that counts what it is asked.
-type register struct {
+// directory is a store of people that counts its reads.
+type directory struct {
 	t               *testing.T
 	people          *People
 	now             time.Time
@@ -25,8 +25,8 @@ type register struct {
 	during          func() // called while a person is read
 }
 
-func newRegister(t *testing.T) *register {
-	r := &register{t: t, now: time.Unix(1000, 0), department: "hr"}
+func newDirectory(t *testing.T) *directory {
+	r := &directory{t: t, now: time.Unix(1000, 0), department: "hr"}
 	r.people = &People{
 		Now: func() time.Time { return r.now },
 		Find: func(context.Context, scope.TenantID, string) (value.Value, error) {
@@ -45,35 +45,38 @@ func newRegister(t *testing.T) *register {
 	return r
 }
 
-func (r *register) want(id, department string, finds, confirms int64) {
+// want reports another department, or other counts of reads and checks of the revision.
+func (r *directory) want(id, department string, finds, confirms int64) {
 	r.t.Helper()
 	v, err := r.people.Person(context.Background(), "acme", id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if got, _ := v.Get("department").Str(); got != department {
-		r.t.Errorf("%s is of %q, not %q", id, got, department)
+		r.t.Errorf("the department of %s is %q, want %q", id, got, department)
 	}
 	if f, c := r.finds.Load(), r.confirms.Load(); f != finds || c != confirms {
-		r.t.Errorf("%s took %d reads and %d looks in all, not %d and %d", id, f, c, finds, confirms)
+		r.t.Errorf("after %s: %d reads and %d checks in all, want %d and %d", id, f, c, finds, confirms)
 	}
 }
 
+// A person is read once, and the revision is checked at intervals, once for all people.
 func TestPeopleAreReadOnce(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	r.want("ada", "hr", 1, 1)
 	r.want("ada", "hr", 1, 1)
 	r.want("bob", "hr", 2, 1)
 	r.now = r.now.Add(peopleTime)
-	r.want("ada", "hr", 2, 2) // one look for all of them
+	r.want("ada", "hr", 2, 2) // one check for all of them
 	r.want("bob", "hr", 2, 2)
 }
 
+// A change counts at the next check, or at once after a notification.
 func TestPeopleFollowChanges(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	r.want("ada", "hr", 1, 1)
 	r.department, r.revision = "it", 1
-	r.want("ada", "hr", 1, 1) // nobody told
+	r.want("ada", "hr", 1, 1) // no notification
 	r.now = r.now.Add(peopleTime)
 	r.want("ada", "it", 2, 2)
 	r.department, r.revision = "law", 2
@@ -85,8 +88,9 @@ func TestPeopleFollowChanges(t *testing.T) {
 	r.want("ada", "law", 4, 4)
 }
 
+// A person who was read before a notification is read again.
 func TestPeopleReadBeforeAChangeAreNotKept(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	r.during = func() {
 		r.department, r.during = "it", nil
 		r.people.Changed("acme")
@@ -95,35 +99,37 @@ func TestPeopleReadBeforeAChangeAreNotKept(t *testing.T) {
 	r.want("ada", "it", 2, 2)
 }
 
+// While the store is unavailable, known people stay as they were.
 func TestPeopleStayWhileTheStoreIsAway(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	r.want("ada", "hr", 1, 1)
 	r.now, r.down = r.now.Add(time.Hour), fault.New(fault.Unavailable, "store_down", "away")
 	r.want("ada", "hr", 1, 2)
-	r.want("ada", "hr", 1, 2) // it is not asked for each decision
+	r.want("ada", "hr", 1, 2) // not each decision asks the store
 	if _, err := r.people.Person(context.Background(), "acme", "bob"); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("somebody unknown: %v", err)
+		t.Errorf("an unknown person: %v, want Unavailable", err)
 	}
 	r.now, r.down = r.now.Add(peopleTime), errors.New("broken")
 	if _, err := r.people.Person(context.Background(), "acme", "ada"); err == nil {
-		t.Error("a store that is broken, not away, was passed over")
+		t.Error("a broken store: no error, although it is not just unavailable")
 	}
 }
 
+// The memory for people is limited.
 func TestPeopleAreBounded(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	for i := range maxPeople + 1 {
 		r.want(strconv.Itoa(i), "hr", int64(i+1), 1)
 	}
 	if n := len(r.people.all["acme"].byID); n > maxPeople {
-		t.Errorf("%d are kept", n)
+		t.Errorf("%d people in memory, want at most %d", n, maxPeople)
 	}
 }
 
-// TestPeopleWhileTheStoreHangs: a store that does not answer holds nobody: who is
-// known stays as he was, others are unknown, and it is not asked again at once.
+// TestPeopleWhileTheStoreHangs checks that a store that does not answer delays no decision: known
+// people stay as they were, others are unknown, and the store is not asked again at once.
 func TestPeopleWhileTheStoreHangs(t *testing.T) {
-	r := newRegister(t)
+	r := newDirectory(t)
 	r.want("ann", "hr", 1, 1)
 	r.now = r.now.Add(time.Hour) // what is known must be confirmed
 	hang := func(ctx context.Context) error {
@@ -135,7 +141,7 @@ func TestPeopleWhileTheStoreHangs(t *testing.T) {
 	for range 50 {
 		r.want("ann", "hr", 1, 2)
 		if _, err := r.people.Person(context.Background(), "acme", "eve"); !errors.Is(err, ErrPersonUnknown) {
-			t.Fatalf("somebody unknown: %v", err)
+			t.Fatalf("an unknown person: %v, want ErrPersonUnknown", err)
 		}
 	}
 }

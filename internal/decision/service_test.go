@@ -19,26 +19,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// clerk is a service over some controls, with what it told of its decisions.
-type clerk struct {
+// fixture is a service with controls, and what it records.
+type fixture struct {
 	*decision.Service
 	t       *testing.T
 	records []audit.Decision
-	// asked are the environments whose snapshot was taken.
-	asked []scope.Env
+	// loaded are the environments whose snapshot was loaded.
+	loaded []scope.Env
 	// tallies are those of the controls; 0 is for decisions that no control made.
 	tallies map[int64]*rego.Tally
 }
 
-func newClerk(t *testing.T, doc string, sources ...string) *clerk {
-	c := &clerk{t: t, tallies: map[int64]*rego.Tally{}}
+// newFixture returns a service with controls, and the resource doc at /r.
+func newFixture(t *testing.T, doc string, sources ...string) *fixture {
+	c := &fixture{t: t, tallies: map[int64]*rego.Tally{}}
 	c.Service = service(true)
 	c.Now = time.Now
 	n := 0
 	c.NewID = func() string { n++; return fmt.Sprint("own-", n) }
 	c.Snapshots.Load = func(_ context.Context, _ scope.TenantID, env scope.Env) (decision.Source, error) {
-		c.asked = append(c.asked, env)
-		src := decision.Source{Revision: 1, Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
+		c.loaded = append(c.loaded, env)
+		src := decision.Source{Revision: 1, Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
 		for i, text := range sources {
 			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: int64(i + 1), Name: fmt.Sprint("c", i+1), Version: 1}, Source: text})
 		}
@@ -55,7 +56,8 @@ func newClerk(t *testing.T, doc string, sources ...string) *clerk {
 	return c
 }
 
-func (c *clerk) object(text string) value.Value {
+// object decodes a JSON document.
+func (c *fixture) object(text string) value.Value {
 	c.t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
@@ -64,49 +66,47 @@ func (c *clerk) object(text string) value.Value {
 	return v
 }
 
-// items are those of a bulk call.
-func (c *clerk) items(text string) func() ([]value.Value, error) {
+// items returns the items of a bulk call.
+func (c *fixture) items(text string) func() ([]value.Value, error) {
 	return func() ([]value.Value, error) { return c.object(text).Elems(), nil }
 }
 
 var anyone = scope.Scope{Tenant: "acme"}
 
-// TestEveryEvaluationCounts: each control that ran counts, whether it decided or
+// TestEveryEvaluationCounts checks that each control that ran counts, whether it decided or
 // not, alone and in bulk, from the cache too. Controls behind a DENY did not run. Each
 // decision counts once, for the control that made it or for none.
 func TestEveryEvaluationCounts(t *testing.T) {
-	c := newClerk(t, `{}`, "package a\nallow if input.user.id == \"ann\"", "package b\ndeny if input.user.id == \"eve\"", "package c\nallow if input.user.id == \"bob\"")
+	c := newFixture(t, `{}`, "package a\nallow if input.user.id == \"ann\"", "package b\ndeny if input.user.id == \"eve\"", "package c\nallow if input.user.id == \"bob\"")
 	evaluate := func(user string) {
 		if _, err := c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	evaluate("ann")
-	evaluate("eve") // ended by the second
+	evaluate("eve") // the second control ends it
 	evaluate("nobody")
 	if _, err := c.EvaluateBulk(context.Background(), anyone, c.items(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`)); err != nil {
 		t.Fatal(err)
 	}
 	type figures struct{ evaluations, hits, undecided, allowed, denied int64 }
 	got := map[int64]figures{}
-	var all time.Duration
 	took := map[int64]time.Duration{}
 	for id, l := range c.tallies {
 		got[id] = figures{l.Evaluations.Load(), l.CacheHits.Load(), l.Decided[rego.NoMatch].Load(), l.Decided[rego.Allow].Load(), l.Decided[rego.Deny].Load()}
 		took[id] = time.Duration(l.Nanoseconds.Load())
-		all += took[id]
 	}
 	want := map[int64]figures{0: {undecided: 3}, 1: {6, 2, 0, 1, 0}, 2: {6, 2, 0, 0, 2}, 3: {4, 1, 0, 0, 0}}
 	if !maps.Equal(got, want) {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
-	if took[1] <= 0 || took[3] >= took[1] || all > time.Minute {
-		t.Errorf("times: %v", took)
+	if took[1] <= 0 || took[2] <= 0 || took[3] <= 0 {
+		t.Errorf("the evaluations took %v, want some time for each control", took)
 	}
 }
 
-// TestEnvironmentOfTheRequest: a request names its environment as well as the
-// query, the header or the key.
+// TestEnvironmentOfTheRequest checks that a request can name its environment, as the query, the header
+// or the key can, and that they must not contradict each other.
 func TestEnvironmentOfTheRequest(t *testing.T) {
 	for body, tc := range map[string]struct {
 		sc   scope.Scope
@@ -125,36 +125,36 @@ func TestEnvironmentOfTheRequest(t *testing.T) {
 		`{"decision_id":7}`:                   {sc: anyone, kind: fault.Invalid, code: "/decision_id"},
 		`{"decision_id":"theirs"}`:            {sc: anyone, want: scope.Production},
 	} {
-		c := newClerk(t, `{}`)
+		c := newFixture(t, `{}`)
 		r, err := c.Evaluate(context.Background(), tc.sc, c.object(body))
 		if tc.code != "" {
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Kind != tc.kind || f.Code != tc.code && (len(f.Details) != 1 || f.Details[0].Pointer != tc.code) || len(c.records) > 0 {
-				t.Errorf("%s: %+v", body, err)
+				t.Errorf("%s: %+v, want %s", body, err, tc.code)
 			}
 			continue
 		}
-		if err != nil || len(c.asked) != 1 || c.asked[0] != tc.want || c.records[0].Environment != tc.want || c.records[0].DecisionID != r.DecisionID || r.DecisionID != "own-1" {
-			t.Errorf("%s: %v, asked %v, recorded %+v", body, err, c.asked, c.records)
+		if err != nil || len(c.loaded) != 1 || c.loaded[0] != tc.want || c.records[0].Environment != tc.want || c.records[0].DecisionID != r.DecisionID || r.DecisionID != "own-1" {
+			t.Errorf("%s: %v, loaded %v, recorded %+v, want environment %s", body, err, c.loaded, c.records, tc.want)
 		}
 	}
 }
 
-// TestBulkItems: an item decides in the environment of its call, and is found in
-// the audit by an id of its own.
+// TestBulkItems checks that an item is decided in the environment of its call, and has an id of its own
+// in the audit.
 func TestBulkItems(t *testing.T) {
-	c := newClerk(t, `{}`)
+	c := newFixture(t, `{}`)
 	in := scope.Scope{Tenant: "acme", Env: scope.Sandbox}
 	out, err := c.EvaluateBulk(context.Background(), in, c.items(`[{"decision_id":"theirs"},{"decision_id":"theirs","environment":"sandbox"},{}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told struct{ Results []map[string]any }
-	if err := json.Unmarshal(out.AppendJSON(nil), &told); err != nil {
+	var answer struct{ Results []map[string]any }
+	if err := json.Unmarshal(out.AppendJSON(nil), &answer); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"theirs own-1 own-1 sandbox", "theirs own-2 own-2 sandbox", "own-3 own-3 own-3 sandbox"} {
-		r := told.Results[i]
+		r := answer.Results[i]
 		if got := fmt.Sprint(r["decision_id"], " ", r["audit_id"], " ", c.records[i].DecisionID, " ", c.records[i].Environment); got != want {
 			t.Errorf("item %d: %s, want %s", i, got, want)
 		}
@@ -162,14 +162,13 @@ func TestBulkItems(t *testing.T) {
 	_, err = c.EvaluateBulk(context.Background(), anyone, c.items(`[{"environment":"production"},{"environment":"sandbox"},{"environment":null}]`))
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Details) != 2 || f.Details[0].Pointer != "/decisions/1/environment" || f.Details[1].Pointer != "/decisions/2/environment" || !strings.Contains(f.Details[0].Message, "production") {
-		t.Errorf("%+v", err)
+		t.Errorf("items of other environments: %+v, want an offence at the second and third", err)
 	}
 }
 
-// TestOneTimestamp: the answer's time is the audit's, whose resolution is a
-// microsecond.
+// TestOneTimestamp checks that answer and audit have the same time, in microseconds.
 func TestOneTimestamp(t *testing.T) {
-	c := newClerk(t, `{}`)
+	c := newFixture(t, `{}`)
 	at := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
 	c.Now = func() time.Time { return at }
 	r, err := c.Evaluate(context.Background(), anyone, c.object(`{}`))
@@ -177,6 +176,6 @@ func TestOneTimestamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.Timestamp.Equal(c.records[0].Timestamp) || r.Timestamp.Nanosecond() != 123456000 {
-		t.Errorf("answered %s, recorded %s", r.Timestamp, c.records[0].Timestamp)
+		t.Errorf("the answer has %s, the record %s, want the same microsecond", r.Timestamp, c.records[0].Timestamp)
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// workshop is a share on a clock that moves only as work is done.
-type workshop struct {
+// clockedShare is a share with a clock that moves only as work is done.
+type clockedShare struct {
 	*Share
 	clock  atomic.Int64           // nanoseconds
 	onStep func(t scope.TenantID) // called after each step of work
 }
 
-func newWorkshop(processors int, tenants ...scope.TenantID) *workshop {
-	w := &workshop{onStep: func(scope.TenantID) {}}
+func newShare(processors int, tenants ...scope.TenantID) *clockedShare {
+	w := &clockedShare{onStep: func(scope.TenantID) {}}
 	w.clock.Store(int64(time.Hour))
 	w.Share = NewShare(processors, func() time.Time { return time.Unix(0, w.clock.Load()) })
 	for _, t := range tenants {
@@ -33,8 +33,8 @@ func newWorkshop(processors int, tenants ...scope.TenantID) *workshop {
 // step is how far work moves the clock between two pauses.
 const step = 50 * time.Microsecond
 
-// work runs for so long in steps, pausing after each, and gives how long it ran.
-func (w *workshop) work(ctx context.Context, tenant scope.TenantID, whole time.Duration) time.Duration {
+// work runs for whole in steps, pauses after each, and returns how long it ran.
+func (w *clockedShare) work(ctx context.Context, tenant scope.TenantID, whole time.Duration) time.Duration {
 	t := w.begin(ctx, tenant, w.now(), time.Hour)
 	defer t.end()
 	for ran := time.Duration(0); ; ran += step {
@@ -47,38 +47,39 @@ func (w *workshop) work(ctx context.Context, tenant scope.TenantID, whole time.D
 }
 
 // served reports whether a tenant holds or waits for a slot.
-func (w *workshop) served(tenant scope.TenantID) bool {
+func (w *clockedShare) served(tenant scope.TenantID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.accounts[tenant] != nil
 }
 
-func (w *workshop) empty(t *testing.T) {
+// wantEmpty reports whatever runs or waits.
+func (w *clockedShare) wantEmpty(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running != 0 || w.waits.Load() != 0 || len(w.accounts) != 0 {
-		t.Errorf("left behind: %d running, %d waiting, %d accounts", w.running, w.waits.Load(), len(w.accounts))
+		t.Errorf("%d running, %d waiting, %d accounts, want none", w.running, w.waits.Load(), len(w.accounts))
 	}
 }
 
-// TestShareBetweenTenants: on one slot, a tenant with one evaluation is done after
-// about twice its own time (by weight), however many another tenant has.
+// TestShareBetweenTenants checks that, on one slot, a tenant with one evaluation is done after about
+// twice its own time (by weight), however many another tenant has. The clock is the test's.
 func TestShareBetweenTenants(t *testing.T) {
 	for _, tc := range []struct {
 		weight int
 		most   time.Duration
 	}{{1, 24 * time.Millisecond}, {4, 17 * time.Millisecond}} {
 		t.Run(fmt.Sprint("weight ", tc.weight), func(t *testing.T) {
-			w := newWorkshop(2, "noisy", "quiet")
+			w := newShare(2, "noisy", "quiet")
 			w.Weight = func(id scope.TenantID) int {
 				if id == "quiet" {
 					return tc.weight
 				}
 				return 1
 			}
-			// Only the steps that the noisy tenant takes while the quiet one is served
-			// count: how long the machine keeps the quiet goroutine from asking does not.
+			// Only the steps of the noisy tenant while the quiet one is served count, not how long the
+			// machine delays the quiet goroutine.
 			var ahead atomic.Int64
 			w.onStep = func(id scope.TenantID) {
 				w.noteTenant("quiet", w.now())
@@ -96,32 +97,32 @@ func TestShareBetweenTenants(t *testing.T) {
 				})
 			}
 			for w.waits.Load() < 20 {
-				runtime.Gosched() // until the noisy tenant is there
+				runtime.Gosched() // until the noisy tenant waits
 			}
 			for range 10 {
 				ahead.Store(0)
 				if ran := w.work(context.Background(), "quiet", 10*time.Millisecond); ran != 10*time.Millisecond {
-					t.Fatalf("ran %s of 10ms", ran)
+					t.Fatalf("the quiet tenant ran %s, want 10ms", ran)
 				}
 				if took := 10*time.Millisecond + time.Duration(ahead.Load()); took > tc.most {
-					t.Errorf("10ms of the quiet tenant took %s", took)
+					t.Errorf("10ms of the quiet tenant took %s, want at most %s", took, tc.most)
 				}
 			}
 			cancel()
 			noisy.Wait()
-			w.empty(t)
+			w.wantEmpty(t)
 		})
 	}
 }
 
-// TestShareSlots: no more evaluations run past their first pause than there are
-// slots: one for each processor for a tenant alone, one fewer among several.
+// TestShareSlots checks that no more evaluations run past their first pause than there are slots: one
+// for each processor for a tenant alone, one fewer for several.
 func TestShareSlots(t *testing.T) {
 	for _, tc := range []struct {
 		tenants []scope.TenantID
 		slots   int64
 	}{{[]scope.TenantID{"a"}, 4}, {[]scope.TenantID{"a", "b"}, 3}} {
-		w := newWorkshop(4, tc.tenants...)
+		w := newShare(4, tc.tenants...)
 		var running, most atomic.Int64
 		var all sync.WaitGroup
 		for i := range 24 {
@@ -140,37 +141,37 @@ func TestShareSlots(t *testing.T) {
 		}
 		all.Wait()
 		if most.Load() > tc.slots {
-			t.Errorf("%d tenants: %d ran at once, of %d slots", len(tc.tenants), most.Load(), tc.slots)
+			t.Errorf("%d tenants: %d ran at once, want at most %d", len(tc.tenants), most.Load(), tc.slots)
 		}
-		w.empty(t)
+		w.wantEmpty(t)
 	}
 }
 
-// TestShareEndsWaits: whoever waits stops when its caller leaves or its time to
-// wait is over; whoever is not kept waiting is given what nobody wants.
+// TestShareEndsWaits checks that an evaluation stops waiting when its caller leaves or its time to wait
+// is over, and that a free slot is given at once.
 func TestShareEndsWaits(t *testing.T) {
-	w := newWorkshop(2, "a", "b")
+	w := newShare(2, "a", "b")
 	holder := w.begin(context.Background(), "a", w.now(), time.Hour)
 	if !holder.pause() {
-		t.Fatal("the free slot was not given")
+		t.Fatal("a free slot was not given")
 	}
-	gone, leave := context.WithCancel(context.Background())
+	left, leave := context.WithCancel(context.Background())
 	leave()
 	for name, turn := range map[string]*turn{
-		"gone": w.begin(gone, "b", w.now(), time.Hour), "late": w.begin(context.Background(), "b", w.now(), time.Nanosecond),
+		"the caller left": w.begin(left, "b", w.now(), time.Hour), "the time is over": w.begin(context.Background(), "b", w.now(), time.Nanosecond),
 	} {
 		if turn.pause() {
-			t.Errorf("%s: goes on without a slot", name)
+			t.Errorf("%s: the evaluation continues without a slot", name)
 		}
 		turn.end()
 	}
 	holder.end()
-	w.empty(t)
+	w.wantEmpty(t)
 }
 
-// TestShareUnderStress: whatever comes and goes, nothing is lost and nobody waits for ever.
+// TestShareUnderStress checks that no slot is lost and nobody waits for ever, whatever begins and ends.
 func TestShareUnderStress(t *testing.T) {
-	w := newWorkshop(3)
+	w := newShare(3)
 	var all sync.WaitGroup
 	for i := range 32 {
 		r := rand.New(rand.NewPCG(7, uint64(i)))
@@ -183,5 +184,5 @@ func TestShareUnderStress(t *testing.T) {
 		})
 	}
 	all.Wait()
-	w.empty(t)
+	w.wantEmpty(t)
 }

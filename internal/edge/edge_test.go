@@ -47,13 +47,13 @@ func pairFor(t testing.TB, name string) (certificate, key []byte) {
 
 // loader is a store of certificates that counts its reads.
 type loader struct {
-	asked atomic.Int64
+	reads atomic.Int64
 	fail  atomic.Bool
 	print atomic.Value // the fingerprint that the store has; nil: the expected one
 }
 
 func (l *loader) load(_ context.Context, rt domain.Route) (*tls.Certificate, string, error) {
-	l.asked.Add(1)
+	l.reads.Add(1)
 	if l.fail.Load() {
 		return nil, "", errors.New("the store is down")
 	}
@@ -64,8 +64,8 @@ func (l *loader) load(_ context.Context, rt domain.Route) (*tls.Certificate, str
 	return &tls.Certificate{Certificate: [][]byte{[]byte(rt.Domain + print)}}, print, nil
 }
 
-// TestPairs: a limited number of certificates are cached until they change. A store that fails is
-// read once a second, and meanwhile the earlier certificate is used.
+// TestPairs checks that a limited number of certificates are cached until they change. A store that
+// fails is read once a second, and meanwhile the earlier certificate is used.
 func TestPairs(t *testing.T) {
 	now, mu := time.Unix(0, 0), sync.Mutex{}
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
@@ -74,14 +74,14 @@ func TestPairs(t *testing.T) {
 	p := newPairs(3, l.load, clock)
 	get := func(name, print, want string, reads int64) {
 		t.Helper()
-		before := l.asked.Load()
+		before := l.reads.Load()
 		c, err := p.get(t.Context(), domain.Route{Domain: name, Pair: print}, print)
 		got := ""
 		if c != nil {
 			got = string(c.Certificate[0])
 		}
-		if (err != nil) != (want == "") || got != want || l.asked.Load()-before != reads {
-			t.Errorf("%s %s: %q after %d readings (%v), want %q after %d", name, print, got, l.asked.Load()-before, err, want, reads)
+		if (err != nil) != (want == "") || got != want || l.reads.Load()-before != reads {
+			t.Errorf("%s %s: %q after %d reads (%v), want %q after %d", name, print, got, l.reads.Load()-before, err, want, reads)
 		}
 	}
 	get("a", "1", "a1", 1)
@@ -112,14 +112,14 @@ func TestPairs(t *testing.T) {
 	get("c", "new", "cnew", 0)
 	get("b", "1", "b1", 1)
 	if n := len(p.held); n != 3 || p.order.Len() != 3 {
-		t.Errorf("%d are held", n)
+		t.Errorf("%d certificates are cached, want 3", n)
 	}
 	p.prune(func(name string) string { return strings.TrimPrefix(name, "c") })
 	get("d", "1", "d1", 0)
 	get("c", "new", "cnew", 1)
 }
 
-// TestPairsAreReadOnce: many concurrent clients share one read.
+// TestPairsAreReadOnce checks that many concurrent clients share one read.
 func TestPairsAreReadOnce(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	var reads atomic.Int64
@@ -141,12 +141,12 @@ func TestPairsAreReadOnce(t *testing.T) {
 	close(release)
 	all.Wait()
 	if n := reads.Load(); n != 1 {
-		t.Errorf("%d readings", n)
+		t.Errorf("%d reads, want 1", n)
 	}
 }
 
-// TestFiles: the deployment's certificate follows its files. A certificate with the wrong key, and
-// missing files, change nothing.
+// TestFiles checks that the deployment's certificate follows its files. A certificate with the wrong
+// key, and missing files, change nothing.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -157,7 +157,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{CertFile: certFile, KeyFile: keyFile}); err == nil || !strings.Contains(err.Error(), "GATEHOUSE_TLS_CERT") {
-		t.Errorf("without files: %v", err)
+		t.Errorf("without files: %v, want the name of the setting", err)
 	}
 	oneCert, oneKey := pairFor(t, "one.test")
 	twoCert, twoKey := pairFor(t, "two.test")
@@ -168,35 +168,35 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(step, want string, warnings int) {
+	wantCertificate := func(step, want string, warnings int) {
 		t.Helper()
 		for range 3 {
 			e.reload()
 		}
 		if got := e.own.Load().Leaf.Subject.CommonName; got != want || strings.Count(logged.String(), "cannot be used") != warnings {
-			t.Errorf("%s: the certificate of %s, want %s; the log: %s", step, got, want, logged.String())
+			t.Errorf("%s: the certificate of %s and the log %s, want %s and %d warnings", step, got, logged.String(), want, warnings)
 		}
 	}
-	check("at first", "one.test", 0)
+	wantCertificate("at first", "one.test", 0)
 	write(certFile, twoCert)
-	check("with the key of another", "one.test", 1)
+	wantCertificate("with the key of another", "one.test", 1)
 	write(keyFile, twoKey)
-	check("with its key", "two.test", 1)
+	wantCertificate("with its key", "two.test", 1)
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
-	check("without a key", "two.test", 2)
+	wantCertificate("without a key", "two.test", 2)
 	write(keyFile, twoKey)
-	check("with the same key", "two.test", 2)
+	wantCertificate("with the same key", "two.test", 2)
 	write(certFile, []byte("nonsense"))
-	check("with nonsense", "two.test", 3)
+	wantCertificate("with nonsense", "two.test", 3)
 	write(certFile, oneCert)
 	write(keyFile, oneKey)
-	check("with the first again", "one.test", 3)
+	wantCertificate("with the first again", "one.test", 3)
 }
 
-// TestChallengePair: the certificate that answers a challenge is as RFC 8737 requires, like the one
-// that the ACME library makes.
+// TestChallengePair checks that the certificate that answers a challenge is as RFC 8737 requires, like
+// the one that the ACME library makes.
 func TestChallengePair(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -214,7 +214,7 @@ func TestChallengePair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := func(c tls.Certificate) string {
+	contents := func(c tls.Certificate) string {
 		leaf, err := x509.ParseCertificate(c.Certificate[0])
 		if err != nil {
 			t.Fatal(err)
@@ -224,14 +224,15 @@ func TestChallengePair(t *testing.T) {
 				return fmt.Sprintf("%v %v %x", leaf.DNSNames, x.Critical, x.Value)
 			}
 		}
-		return "nothing"
+		return ""
 	}
-	if said(ours) != said(theirs) || said(ours) == "nothing" {
-		t.Errorf("it says %s, want %s", said(ours), said(theirs))
+	if contents(ours) != contents(theirs) || contents(ours) == "" {
+		t.Errorf("the certificate has %q, want %q", contents(ours), contents(theirs))
 	}
 }
 
-// TestChoose: the type of challenge that worked last comes first, and each failure changes it.
+// TestChoose checks that the type of challenge that worked last comes first, and each failure changes
+// it.
 func TestChoose(t *testing.T) {
 	both := []*acme.Challenge{{Type: "dns-01"}, {Type: HTTP01}, {Type: TLSALPN01}}
 	o := NewOrderer(OrderConfig{Methods: []string{TLSALPN01, HTTP01}})
@@ -254,33 +255,33 @@ func TestChoose(t *testing.T) {
 			got = x.Type
 		}
 		if got != c.want {
-			t.Errorf("%+v: %q, want %q", c.order, got, c.want)
+			t.Errorf("choose(%+v) = %q, want %q", c.order, got, c.want)
 		}
 	}
 }
 
-// TestBegin: a domain has one order at a time, a limited number of orders run at once, and after an
-// outcome that could not be stored the next order waits.
+// TestBegin checks that a domain has one order at a time, a limited number of orders run at once, and
+// after an outcome that could not be stored the next order waits.
 func TestBegin(t *testing.T) {
 	now := time.Unix(0, 0)
 	o := NewOrderer(OrderConfig{Now: func() time.Time { return now }})
 	begin := func(step, name string, want bool) {
 		t.Helper()
 		if o.begin(name) != want {
-			t.Errorf("%s: ordering %s is %v", step, name, !want)
+			t.Errorf("%s: begin(%s) = %v, want %v", step, name, !want, want)
 		}
 	}
 	begin("at first", "a", true)
 	begin("under way", "a", false)
 	now = now.Add(time.Hour)
 	begin("under way for long", "a", false)
-	begin("beside it", "b", true)
+	begin("another domain", "b", true)
 	o.end("a", true)
-	begin("kept", "a", true)
+	begin("stored", "a", true)
 	o.end("a", false)
-	begin("not kept", "a", false)
+	begin("not stored", "a", false)
 	now = now.Add(again)
-	begin("not kept, a while ago", "a", true)
+	begin("not stored, a while ago", "a", true)
 	for i := 2; i < atOnce; i++ {
 		begin("there is room", fmt.Sprint(i), true)
 	}
@@ -289,8 +290,8 @@ func TestBegin(t *testing.T) {
 	begin("there is room again", "z", true)
 }
 
-// TestFilesFailAgain: a failure to read the certificate is new each time it begins, and known while
-// it lasts.
+// TestFilesFailAgain checks that a failure to read the certificate is new each time it begins, and
+// known while it lasts.
 func TestFilesFailAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -301,7 +302,7 @@ func TestFilesFailAgain(t *testing.T) {
 	}
 	var f files
 	if _, changed, err := f.read(certFile, keyFile); !changed || err == nil {
-		t.Fatalf("the first reading: %t, %v", changed, err)
+		t.Fatalf("the first read: changed %t, %v, want a new error", changed, err)
 	}
 	away := certFile + ".away"
 	for range 2 {
@@ -310,14 +311,14 @@ func TestFilesFailAgain(t *testing.T) {
 		}
 		for _, want := range []bool{true, false} {
 			if _, fresh, err := f.read(certFile, keyFile); err == nil || fresh != want {
-				t.Errorf("the file is gone: new %t, want %t, error %v", fresh, want, err)
+				t.Errorf("without the file: new %t, %v, want an error, new %t", fresh, err, want)
 			}
 		}
 		if err := os.Rename(away, certFile); err != nil {
 			t.Fatal(err)
 		}
 		if _, changed, err := f.read(certFile, keyFile); changed || err != nil {
-			t.Errorf("the file is back: %t, %v", changed, err)
+			t.Errorf("with the file again: changed %t, %v, want no change", changed, err)
 		}
 	}
 }

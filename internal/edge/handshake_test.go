@@ -57,9 +57,9 @@ func routed(t testing.TB, n int, load func(context.Context, domain.Route) (*tls.
 	return e, c
 }
 
-// shake makes a TLS handshake as a client that asks for a name, and returns the common name of the
+// handshake makes a TLS handshake as a client that asks for a name, and returns the common name of the
 // certificate that it gets.
-func shake(server *tls.Config, name string, protos ...string) (string, error) {
+func handshake(server *tls.Config, name string, protos ...string) (string, error) {
 	near, far := net.Pipe()
 	defer near.Close()
 	done := make(chan error, 1)
@@ -67,7 +67,7 @@ func shake(server *tls.Config, name string, protos ...string) (string, error) {
 		defer far.Close()
 		done <- tls.Server(far, server).Handshake()
 	}()
-	client := tls.Client(near, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: protos}) //nolint:gosec // which certificate comes is what is asked
+	client := tls.Client(near, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: protos}) //nolint:gosec // the test reads which certificate the server sends
 	err := client.Handshake()
 	if err == nil {
 		err = <-done
@@ -78,9 +78,9 @@ func shake(server *tls.Config, name string, protos ...string) (string, error) {
 	return client.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }
 
-// TestNamesOfNobody: names that nobody has verified get the deployment's certificate without a read
-// of the store, which is closed.
-func TestNamesOfNobody(t *testing.T) {
+// TestUnknownNames checks that names that nobody has verified get the deployment's certificate
+// without a read of the store, which is closed.
+func TestUnknownNames(t *testing.T) {
 	var l loader
 	e, c := routed(t, 1, l.load)
 	if err := c.Close(); err != nil {
@@ -88,25 +88,25 @@ func TestNamesOfNobody(t *testing.T) {
 	}
 	config := e.TLSConfig()
 	for i := range 200 {
-		if got, err := shake(config, fmt.Sprintf("n%d.test", i)); err != nil || got != "own.test" {
-			t.Fatalf("a name of nobody gets the certificate of %q, %v", got, err)
+		if got, err := handshake(config, fmt.Sprintf("n%d.test", i)); err != nil || got != "own.test" {
+			t.Fatalf("an unknown name gets the certificate of %q, %v, want own.test", got, err)
 		}
 	}
 	for _, protos := range [][]string{{acme.ALPNProto}, {acme.ALPNProto, "h2"}} {
-		if got, err := shake(config, "n1.test", protos...); len(protos) == 1 && err == nil {
-			t.Errorf("a challenge for nobody was answered with the certificate of %q", got)
+		if got, err := handshake(config, "n1.test", protos...); len(protos) == 1 && err == nil {
+			t.Errorf("a challenge for an unknown name gets the certificate of %q, want none", got)
 		}
 	}
 	for i := range 50 {
 		if answer, ok := e.HTTPChallenge(t.Context(), fmt.Sprintf("n%d.test", i), "token"); ok {
-			t.Errorf("a challenge for nobody was answered: %q", answer)
+			t.Errorf("a challenge for an unknown name is answered with %q, want none", answer)
 		}
 	}
-	if n := l.asked.Load(); n != 0 {
-		t.Errorf("the store of certificates was asked %d times", n)
+	if n := l.reads.Load(); n != 0 {
+		t.Errorf("%d reads of the store, want none", n)
 	}
 	if len(e.pairs.held) != 0 {
-		t.Errorf("%d names are held", len(e.pairs.held))
+		t.Errorf("%d names are cached, want none", len(e.pairs.held))
 	}
 }
 
@@ -125,8 +125,8 @@ func BenchmarkHandshake(b *testing.B) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range domains {
-		if got, err := shake(config, fmt.Sprintf("d%d.test", i)); err != nil || got != fmt.Sprintf("d%d.test", i) {
-			b.Fatalf("%q, %v", got, err)
+		if got, err := handshake(config, fmt.Sprintf("d%d.test", i)); err != nil || got != fmt.Sprintf("d%d.test", i) {
+			b.Fatalf("handshake = %q, %v", got, err)
 		}
 	}
 	runtime.GC()
@@ -134,7 +134,7 @@ func BenchmarkHandshake(b *testing.B) {
 	for _, c := range []struct{ what, name string }{{"own", "d%d.test"}, {"unknown", "n%d.test"}} {
 		b.Run(c.what, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if _, err := shake(config, fmt.Sprintf(c.name, i%domains)); err != nil {
+				if _, err := handshake(config, fmt.Sprintf(c.name, i%domains)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -39,9 +39,7 @@ func chainOf(n int) map[string]any {
 func TestActor(t *testing.T) {
 	is := newIssuer(t)
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: delegated}}})
-	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: delegated}}}, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	for name, tc := range map[string]struct {
 		path string
 		act  any
@@ -64,7 +62,7 @@ func TestActor(t *testing.T) {
 		"a list":                    {"/x", []any{map[string]any{"sub": "agent:7"}}, "ann", 401},
 		"a nested text":             {"/x", map[string]any{"sub": "agent:7", "act": "x"}, "ann", 401},
 		"an actor with line breaks": {"/x", map[string]any{"sub": "agent:7\r\nX-Evil: 1"}, "ann", 401},
-		"an agent by itself":        {"/own", nil, "agent:7", 200},
+		"an agent for nobody":       {"/own", nil, "agent:7", 200},
 		"a person":                  {"/own", nil, "ann", 403},
 	} {
 		change := map[string]any{"sub": tc.sub, "act": tc.act}
@@ -72,11 +70,9 @@ func TestActor(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+is.token(t, "rsa", change))
 			r.Header.Set("X-Auth-Request-Act", `{"sub":"agent:7"}`)
 		})
-		if got.status != tc.want {
-			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.want)
-		}
+		wantAnswer(t, name, got, tc.want)
 	}
-	// Neither a header nor a proxy can name an actor.
+	// No header names an actor, not even one of a trusted proxy.
 	for _, edit := range []func(h http.Header){
 		func(h http.Header) { h.Set("X-Auth-Request-User", "ann") },
 		func(h http.Header) {
@@ -89,8 +85,6 @@ func TestActor(t *testing.T) {
 			h.Set("X-Actor", "agent:7")
 		},
 	} {
-		if got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { edit(r.Header) }); got.status != 403 {
-			t.Errorf("an actor by a header: %d %s", got.status, got.body)
-		}
+		wantAnswer(t, "an actor in a header", fetch(t, "GET", b.url+"/x", func(r *http.Request) { edit(r.Header) }), 403)
 	}
 }

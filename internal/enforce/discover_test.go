@@ -14,12 +14,13 @@ import (
 // reported is a host as bouncers report it.
 type reported struct{ Host, Scheme, Path string }
 
-// registry takes reports of hosts on a plane.
+// registry records the hosts that are reported to a plane.
 type registry struct {
 	mu   sync.Mutex
 	seen []reported
 }
 
+// newRegistry adds a registry to p.
 func newRegistry(t testing.TB, p *plane) *registry {
 	g := &registry{}
 	next := p.srv.Config.Handler
@@ -30,7 +31,7 @@ func newRegistry(t testing.TB, p *plane) *registry {
 		}
 		var body struct{ Hosts []reported }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.Header.Get("Authorization") != "Bearer "+testToken {
-			t.Errorf("a report with %q: %v", r.Header.Get("Authorization"), err)
+			t.Errorf("a report with the credential %q: %v, want JSON with the token", r.Header.Get("Authorization"), err)
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -40,6 +41,7 @@ func newRegistry(t testing.TB, p *plane) *registry {
 	return g
 }
 
+// hosts returns the reported hosts in order.
 func (g *registry) hosts() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,13 +53,14 @@ func (g *registry) hosts() []string {
 	return out
 }
 
-func at(host string) func(*http.Request) {
+// withHost asks for host.
+func withHost(host string) func(*http.Request) {
 	return func(r *http.Request) { r.Host = host }
 }
 
-// TestNotice checks that hosts without a resource are reported once, whether the request is refused
+// TestDiscovery checks that hosts without a resource are reported once, whether the request is refused
 // or not. Registered hosts, addresses and invalid names are not reported.
-func TestNotice(t *testing.T) {
+func TestDiscovery(t *testing.T) {
 	for _, mode := range []string{"enforce", "shadow"} {
 		t.Run(mode, func(t *testing.T) {
 			p, app := newPlane(t), newApplication(t, nil)
@@ -67,41 +70,40 @@ func TestNotice(t *testing.T) {
 			}})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			for range 3 {
-				fetch(t, "GET", b.url+"/v1/chat/completions?key=secret", at("Models.Example:9000"))
+				fetch(t, "GET", b.url+"/v1/chat/completions?key=secret", withHost("Models.Example:9000"))
 			}
-			fetch(t, "POST", b.url+"/admin", at("denied.example."))
-			fetch(t, "GET", b.url+"/anywhere", at("elsewhere.example"))
+			fetch(t, "POST", b.url+"/admin", withHost("denied.example."))
+			fetch(t, "GET", b.url+"/anywhere", withHost("elsewhere.example"))
 			for _, host := range []string{"known.example", "known.example:1", "127.0.0.1", "[::1]:80", "localhost", "a_b-.example", "1.2.3"} {
-				fetch(t, "GET", b.url+"/y", at(host))
+				fetch(t, "GET", b.url+"/y", withHost(host))
 			}
 			p.logged(12)
 			eventually(t, "two reports", func() bool { return len(g.hosts()) >= 2 })
 			if got := g.hosts(); !slices.Equal(got, []string{"denied.example", "models.example"}) {
-				t.Errorf("reported %q", got)
+				t.Errorf("reported %q, want the two hosts without a resource", got)
 			}
 			for _, s := range g.seen {
 				if s.Host == "models.example" && (s.Path != "/v1/chat/completions" || s.Scheme != "http") {
-					t.Errorf("reported %+v", s)
+					t.Errorf("reported %+v, want the path without its query, and http", s)
 				}
 			}
 		})
 	}
 }
 
-// TestNoticeOff checks that a bouncer does not report hosts if discovery is off.
-func TestNoticeOff(t *testing.T) {
+// TestDiscoveryOff checks that a bouncer does not report hosts if discovery is off.
+func TestDiscoveryOff(t *testing.T) {
 	p, app := newPlane(t), newApplication(t, nil)
 	g := newRegistry(t, p)
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"discovery": "off"}})
 	b := start(t, p, app.URL, nil).at(t, 1)
-	fetch(t, "GET", b.url+"/", at("off.example"))
-	p.publish(policySet{revision: 2, mode: "enforce"})
-	b.at(t, 2)
-	fetch(t, "GET", b.url+"/", at("on.example"))
+	fetch(t, "GET", b.url+"/", withHost("off.example"))
+	p.deploy(b, policySet{revision: 2, mode: "enforce"})
+	fetch(t, "GET", b.url+"/", withHost("on.example"))
 	eventually(t, "the report", func() bool { return len(g.hosts()) > 0 })
 	if got := g.hosts(); !slices.Equal(got, []string{"on.example"}) {
-		t.Errorf("reported %q", got)
+		t.Errorf("reported %q, want only on.example", got)
 	}
 	p.publish(policySet{revision: 3, mode: "enforce", config: map[string]any{"discovery": "perhaps"}})
-	eventually(t, "the refusal", func() bool { return b.bundles.RefusedTag() != "" })
+	eventually(t, "the refusal of an unknown value", func() bool { return b.bundles.RefusedTag() != "" })
 }

@@ -25,7 +25,7 @@ func TestNoConnectionIsReset(t *testing.T) {
 		t.Skip("the kernel must help")
 	}
 	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	p.publish(enforcing(allowAll))
 	for range 3 {
 		b := start(t, p, app.URL, func(c *Config) { c.StopDelay = 100 * time.Millisecond }).at(t, 1)
 		begun := time.Now()
@@ -40,7 +40,7 @@ func TestNoConnectionIsReset(t *testing.T) {
 				for over.Err() == nil {
 					c, err := dial.DialContext(over, "tcp", addr)
 					if errors.Is(err, syscall.ECONNREFUSED) {
-						return // it is gone
+						return // the bouncer has stopped
 					}
 					if err != nil {
 						continue // the handshake did not begin
@@ -70,7 +70,7 @@ func TestNoConnectionIsReset(t *testing.T) {
 		end()
 		app.take()
 		if broken.Load() > 0 {
-			t.Errorf("%d requests were broken, %d answered: %v", broken.Load(), answered.Load(), why.Load())
+			t.Errorf("%d requests broke and %d were answered, want all answered: %v", broken.Load(), answered.Load(), why.Load())
 		}
 	}
 }

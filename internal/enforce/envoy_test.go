@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,16 +56,23 @@ func newCheck(method, host, path string, headers map[string]string) *authv3.Chec
 	}}
 }
 
+// ask sends a check, and returns the answer that must come.
 func (e *envoy) ask(req *authv3.CheckRequest) *authv3.CheckResponse {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	return e.askWithin(30*time.Second, req)
+}
+
+// askWithin is like ask, for an Envoy that waits for at most limit.
+func (e *envoy) askWithin(limit time.Duration, req *authv3.CheckRequest) *authv3.CheckResponse {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	res, err := e.client.Check(ctx, req)
 	if err != nil {
-		e.t.Fatalf("a failure, which Envoy may be told to let pass: %v", err)
+		e.t.Fatalf("the check failed with %v, want an answer: Envoy may be configured to let failures pass", err)
 	}
 	if err := res.ValidateAll(); err != nil {
-		e.t.Errorf("no valid answer: %v", err)
+		e.t.Errorf("the answer is not valid: %v", err)
 	}
 	return res
 }
@@ -79,6 +87,7 @@ func outcome(res *authv3.CheckResponse) string {
 	return fmt.Sprintf("%d %v %v", d.GetStatus().GetCode(), m["decision"], m["status"])
 }
 
+// expectOutcome reports an answer with another outcome.
 func expectOutcome(t testing.TB, what string, res *authv3.CheckResponse, want string) {
 	t.Helper()
 	if got := outcome(res); got != want {
@@ -86,6 +95,7 @@ func expectOutcome(t testing.TB, what string, res *authv3.CheckResponse, want st
 	}
 }
 
+// values returns the fields that an answer of ours sets.
 func values(list []*corev3.HeaderValueOption) map[string]string {
 	out := map[string]string{}
 	for _, h := range list {
@@ -96,7 +106,7 @@ func values(list []*corev3.HeaderValueOption) map[string]string {
 	return out
 }
 
-// grpcBouncer starts a bouncer that answers Envoy over gRPC.
+// grpcBouncer starts a bouncer that answers Envoy over gRPC, and enforces the published set, if any.
 func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy) {
 	addr := freeport.Addr(t)
 	b := start(t, p, "", func(c *Config) {
@@ -106,9 +116,14 @@ func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy
 		}
 	})
 	fetch(t, "GET", b.url+"/_bouncer/healthz", nil) // both addresses are open by then
+	if p.revision > 0 {
+		b.at(t, p.revision)
+	}
 	return b, newEnvoy(t, addr)
 }
 
+// TestExtAuthz checks what Envoy, the application and the client learn about a decision, and that a
+// request that several readers may understand differently is denied.
 func TestExtAuthz(t *testing.T) {
 	p := newPlane(t)
 	keys := newIssuer(t)
@@ -116,10 +131,9 @@ func TestExtAuthz(t *testing.T) {
 		{1, 0, adminOnly},
 		{2, 9, "package pinned\n\nallow := false\n\nreason := \"pinned\"\n"},
 		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
-		{4, 0, "package told\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/told\"\n"},
-	}, resources: []target.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+		{4, 0, "package gateway_fields\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/gateway\"\n"},
+	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
+	_, e := grpcBouncer(t, p, nil)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
 		return e.ask(newCheck("GET", "shop.example", path, headers))
 	}
@@ -131,10 +145,10 @@ func TestExtAuthz(t *testing.T) {
 	expectOutcome(t, "open", ok, "OK PERMIT ok")
 	set := values(ok.GetOkResponse().GetHeaders())
 	if set["x-auth-request-user"] != "ann" || set["x-auth-request-groups"] != "staff" || len(set) > 3 {
-		t.Errorf("the application gets %v", set)
+		t.Errorf("the application gets %v, want only ann and her group", set)
 	}
 	if id := values(ok.GetOkResponse().GetResponseHeadersToAdd())["x-decision-id"]; id == "" || id != ok.GetDynamicMetadata().AsMap()["decision_id"] {
-		t.Errorf("the client is told of decision %q, the log of %v", id, ok.GetDynamicMetadata())
+		t.Errorf("the client gets decision id %q, want that of the metadata %v", id, ok.GetDynamicMetadata())
 	}
 
 	no := get("/admin", bearer("ben", "staff"))
@@ -145,11 +159,11 @@ func TestExtAuthz(t *testing.T) {
 		RequestID      string `json:"request_id"`
 	}
 	if err := json.Unmarshal([]byte(no.GetDeniedResponse().GetBody()), &body); err != nil || body.Error != "access_denied" || body.Message == "" || body.RequestID != "req-1" {
-		t.Errorf("the client reads %q: %v", no.GetDeniedResponse().GetBody(), err)
+		t.Errorf("the client gets %q, want access_denied with a message and the request id: %v", no.GetDeniedResponse().GetBody(), err)
 	}
 	meta := no.GetDynamicMetadata().AsMap()
 	if meta["decision_id"] != body.DecisionID || meta["policy_id"] != 1.0 || meta["policy_name"] != "control-1" || meta["effect"] != "DENY" || meta["mode"] != "enforce" {
-		t.Errorf("metadata %v, answer %+v", meta, body)
+		t.Errorf("the metadata is %v, want the denial of control-1 with the id of the answer %+v", meta, body)
 	}
 	expectOutcome(t, "an administrator", get("/admin", bearer("ada", "admin")), "OK PERMIT ok")
 	expectOutcome(t, "a bad token", get("/orders", map[string]string{"authorization": "Bearer x.y.z"}), "401 DENY invalid_token")
@@ -160,11 +174,11 @@ func TestExtAuthz(t *testing.T) {
 	expectOutcome(t, "forged", forged, "OK PERMIT ok")
 	for _, name := range []string{"x-auth-request-user", "x_auth_request_groups", "x-http-method-override", "x-original-uri"} {
 		if !slices.Contains(forged.GetOkResponse().GetHeadersToRemove(), name) {
-			t.Errorf("%s reaches the application: %v is removed", name, forged.GetOkResponse().GetHeadersToRemove())
+			t.Errorf("Envoy removes %v, want also %s", forged.GetOkResponse().GetHeadersToRemove(), name)
 		}
 	}
 	if gone := forged.GetOkResponse().GetHeadersToRemove(); slices.Contains(gone, "x-forwarded-proto") || slices.Contains(gone, "x-request-id") {
-		t.Errorf("what Envoy itself sets is removed: %v", gone)
+		t.Errorf("Envoy removes %v, want its own fields kept", gone)
 	}
 	expectOutcome(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "401 DENY authentication_required")
 
@@ -187,17 +201,17 @@ func TestExtAuthz(t *testing.T) {
 	pinned := with(map[string]string{"resource": "9"}, "/orders")
 	expectOutcome(t, "the route's resource", pinned, "403 DENY access_denied")
 	if m := pinned.GetDynamicMetadata().AsMap(); m["resource_id"] != 9.0 || m["reason"] != "pinned" {
-		t.Errorf("the route's resource: %v", m)
+		t.Errorf("the metadata is %v, want resource 9 with its reason", m)
 	}
 	for _, id := range []string{"10", "x", "-1", "0"} {
 		expectOutcome(t, "resource "+id, with(map[string]string{"resource": id}, "/orders"), "403 DENY unknown_resource")
 	}
-	if told := with(map[string]string{"team": "web"}, "/told"); told.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
-		t.Errorf("the control saw %v", told)
+	if denied := with(map[string]string{"team": "web"}, "/gateway"); denied.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
+		t.Errorf("the control read %v, want the principal, the extension and the header", denied)
 	}
 	for _, event := range p.logged(12) {
-		if in, _ := event["input"].(map[string]any); in["context"].(map[string]any)["ip_address"] != "198.51.100.7" {
-			t.Errorf("logged %v", event)
+		if in, _ := event["input"].(map[string]any); field(in, "context", "ip_address") != "198.51.100.7" {
+			t.Errorf("the event is %v, want the address of the client", event)
 		}
 	}
 }
@@ -206,8 +220,7 @@ func TestExtAuthz(t *testing.T) {
 func TestExtAuthzRawHeaders(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}, config: map[string]any{"identity": map[string]any{"forward_auth_headers": true}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, nil)
 	ask := func(pairs ...string) *authv3.CheckResponse {
 		req := newCheck("GET", "shop.example", "/admin", nil)
 		h := req.Attributes.Request.Http
@@ -237,9 +250,8 @@ allow := false if {
 // body.
 func TestExtAuthzBody(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
-	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
+	_, e := grpcBouncer(t, p, nil)
 	const good = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
 	bad := strings.Replace(good, "hello", "attack", 1)
 	post := func(body, partial string, change func(*authv3.AttributeContext_HttpRequest)) *authv3.CheckResponse {
@@ -258,8 +270,8 @@ func TestExtAuthzBody(t *testing.T) {
 	expectOutcome(t, "whole, in bytes", post("", "false", func(h *authv3.AttributeContext_HttpRequest) { h.RawBody = []byte(good) }), "OK PERMIT ok")
 	expectOutcome(t, "an attack", post(bad, "false", nil), "403 DENY access_denied")
 	expectOutcome(t, "in part", post(good, "true", nil), "413 DENY body_partial")
-	expectOutcome(t, "an odd word on it", post(good, "maybe", nil), "413 DENY body_partial")
-	expectOutcome(t, "without Envoy's word", post(good, "", nil), "413 DENY body_partial")
+	expectOutcome(t, "an odd value of the field", post(good, "maybe", nil), "413 DENY body_partial")
+	expectOutcome(t, "without the field of Envoy", post(good, "", nil), "413 DENY body_partial")
 	expectOutcome(t, "not sent", post("", "", nil), "403 DENY body_unavailable")
 	expectOutcome(t, "not sent, its size known", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Size = 70 }), "403 DENY body_unavailable")
 	expectOutcome(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
@@ -268,7 +280,7 @@ func TestExtAuthzBody(t *testing.T) {
 	expectOutcome(t, "too large", post(good+strings.Repeat(" ", bodies.MaxFromGateway), "false", nil), "413 DENY body_too_large")
 	expectOutcome(t, "a GET", e.ask(newCheck("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
 	expectOutcome(t, "a GET with a body", e.ask(newCheck("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
-	expectOutcome(t, "what no control asks about", e.ask(newCheck("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
+	expectOutcome(t, "a path without controls", e.ask(newCheck("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
 }
 
 // TestExtAuthzMCP checks that a denied call is answered in the form of MCP, and stays denied.
@@ -283,7 +295,6 @@ allow := false if input.mcp.tool == "drop_table"
 reason := "not this tool" if not allow
 `}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
 	b, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
-	b.at(t, 1)
 	call := func(tool string) (string, *authv3.CheckRequest) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
 		req := newCheck("POST", "tools.example", "/mcp", map[string]string{"content-type": "application/json", "x-envoy-auth-partial-body": "false"})
@@ -296,16 +307,14 @@ reason := "not this tool" if not allow
 	no := e.ask(drop)
 	expectOutcome(t, "a denied tool", no, "200 DENY access_denied")
 	if text := no.GetDeniedResponse().GetBody(); no.GetStatus().GetCode() == 0 || !strings.Contains(text, `"id":5`) || !strings.Contains(text, "not this tool") {
-		t.Errorf("a denied tool: %v", no)
+		t.Errorf("a denied tool: %v, want an error of MCP with the id and the reason", no)
 	}
 	got := fetch(t, "POST", b.url+"/_bouncer/ext_authz/mcp", func(r *http.Request) {
-		r.Body, r.ContentLength = noClose{strings.NewReader(body)}, int64(len(body))
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		r.Header.Set("X-Envoy-Auth-Partial-Body", "false")
 		r.Header.Set("Content-Type", "application/json")
 	})
-	if got.status != 403 || !strings.Contains(got.body, `"id":5`) {
-		t.Errorf("over HTTP: %d %s", got.status, got.body)
-	}
+	wantAnswer(t, "over HTTP", got, 403, `"id":5`)
 }
 
 // TestExtAuthzShadow checks that shadow mode allows every request within the deadline. The verdict
@@ -317,19 +326,13 @@ func TestExtAuthzShadow(t *testing.T) {
 		{2, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{3, 0, "package slow\n\nxs := numbers.range(1, 4000)\n\nallow if {\n\tinput.resource.path == \"/slow\"\n\tsome i in xs\n\tsome j in xs\n\tsome k in xs\n\ti + j + k == -1\n}\n"},
 	}})
-	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
-	b.at(t, 1)
+	_, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	get := func(path string) *authv3.CheckResponse { return e.ask(newCheck("GET", "shop.example", path, nil)) }
 	expectOutcome(t, "open", get("/x"), "OK PERMIT ok")
 	expectOutcome(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
 	expectOutcome(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
 	expectOutcome(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
-	defer cancel()
-	slow, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/slow", nil))
-	if err != nil {
-		t.Fatalf("a slow control: %v", err)
-	}
+	slow := e.askWithin(400*time.Millisecond, newCheck("GET", "shop.example", "/slow", nil)) // shorter than the evaluation
 	expectOutcome(t, "a slow control", slow, "OK PASS_THROUGH pending")
 	found := false
 	for _, event := range p.logged(4) {
@@ -337,7 +340,7 @@ func TestExtAuthzShadow(t *testing.T) {
 		found = found || custom["status"] == "evaluation_error" && custom["outcome"] == metrics.ShadowDeny
 	}
 	if !found {
-		t.Error("the slow control's verdict is not in the log")
+		t.Error("the log does not have the verdict of the slow control")
 	}
 }
 
@@ -347,35 +350,24 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 	p := newPlane(t)
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	expectOutcome(t, "no bundle", e.ask(newCheck("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, "package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"}}})
-	b.at(t, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond) // before the bound on steps is met
-	defer cancel()
-	res, err := e.client.Check(ctx, newCheck("GET", "shop.example", "/x", nil))
-	if err != nil {
-		t.Fatalf("not within Envoy's time: %v", err)
-	}
+	p.deploy(b, enforcing("package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"))
+	res := e.askWithin(400*time.Millisecond, newCheck("GET", "shop.example", "/x", nil)) // shorter than the evaluation
 	expectOutcome(t, "a slow control", res, "503 DENY evaluation_error")
 	if res.GetStatus().GetCode() != int32(codes.Unavailable) {
-		t.Errorf("gRPC's code is %d", res.GetStatus().GetCode())
+		t.Errorf("the code of gRPC is %d, want %d", res.GetStatus().GetCode(), codes.Unavailable)
 	}
 }
 
 // TestExtAuthzPeers checks that only trusted proxies may ask or, if none are configured, this host.
 func TestExtAuthzPeers(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
-	ours, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
-	ours.at(t, 1)
+	p.publish(enforcing(allowAll))
+	_, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	expectOutcome(t, "a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
 	others, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"192.0.2.1"} })
-	others.at(t, 1)
 	expectOutcome(t, "not a named proxy", e.ask(newCheck("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
-	if got := fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil); got.status != 403 || got.header.Get(header.Status) != "untrusted_proxy" {
-		t.Errorf("over HTTP: %d %v", got.status, got.header)
-	}
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
-	others.at(t, 2)
+	wantVerdict(t, "over HTTP", fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil), 403, "untrusted_proxy")
+	p.deploy(others, policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
 	expectOutcome(t, "not a named proxy, in shadow", e.ask(newCheck("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
 }
 
@@ -390,7 +382,7 @@ func TestExtAuthzHTTP(t *testing.T) {
 	early := fetch(t, "GET", b.url+"/_bouncer/ext_authz/x", nil)
 	b.at(t, 1)
 	if early.status != 403 && early.status != 200 {
-		t.Errorf("before the bundle: %d", early.status)
+		t.Errorf("before the bundle: %s, want 403 or 200", early)
 	}
 	ask := func(method, target, body string, edit func(*http.Request)) reply {
 		t.Helper()
@@ -398,66 +390,52 @@ func TestExtAuthzHTTP(t *testing.T) {
 			r.URL.Opaque = target
 			r.Host = "shop.example"
 			if body != "" {
-				r.Body, r.ContentLength = noClose{strings.NewReader(body)}, int64(len(body))
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 			}
 			if edit != nil {
 				edit(r)
 			}
 		})
 	}
-	check := func(what string, got reply, status int, code string) {
-		t.Helper()
-		if got.status != status || got.header.Get(header.Status) != code {
-			t.Errorf("%s: %d %v, want %d %s", what, got.status, got.header, status, code)
-		}
-	}
 	ok := ask("DELETE", "/_bouncer/ext_authz/orders/7?x=1", "", func(r *http.Request) { r.Header.Set("X-Auth-Request-User", "root") })
-	check("open", ok, 200, "ok")
+	wantVerdict(t, "open", ok, 200, "ok")
 	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(header.DecisionID) == "" || ok.header.Get(header.Decision) != metrics.Permit {
-		t.Errorf("open: %v", ok.header)
+		t.Errorf("open: %v, want a decision that permits and removes forged fields", ok.header)
 	}
 	denied := ask("POST", "/_bouncer/ext_authz/admin", "", nil)
-	check("denied", denied, 403, "access_denied")
-	if !strings.Contains(denied.body, `"error":"access_denied"`) {
-		t.Errorf("denied: %s", denied.body)
-	}
+	wantVerdict(t, "denied", denied, 403, "access_denied")
+	wantAnswer(t, "denied", denied, 403, `"error":"access_denied"`)
 	for _, path := range []string{"", "?x", "//admin", "/x/../admin", "/%2e%2e/live", "/../live", "/a%2fb"} {
-		check(path, ask("GET", "/_bouncer/ext_authz"+path, "", nil), 400, "bad_request")
+		wantVerdict(t, path, ask("GET", "/_bouncer/ext_authz"+path, "", nil), 400, "bad_request")
 	}
-	check("the route's resource", ask("GET", "/_bouncer/ext_authz_for/6/orders", "", nil), 403, "access_denied")
-	check("a resource that is not there", ask("GET", "/_bouncer/ext_authz_for/77/orders", "", nil), 403, "unknown_resource")
-	check("a path that looks like it", ask("GET", "/_bouncer/ext_authz/_bouncer/ext_authz_for/6/orders", "", nil), 200, "ok")
+	wantVerdict(t, "the route's resource", ask("GET", "/_bouncer/ext_authz_for/6/orders", "", nil), 403, "access_denied")
+	wantVerdict(t, "a resource that is not there", ask("GET", "/_bouncer/ext_authz_for/77/orders", "", nil), 403, "unknown_resource")
+	wantVerdict(t, "a path that looks like it", ask("GET", "/_bouncer/ext_authz/_bouncer/ext_authz_for/6/orders", "", nil), 200, "ok")
 	const prompt = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
-	said := func(word string) func(*http.Request) {
+	partial := func(word string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("X-Envoy-Auth-Partial-Body", word)
 		}
 	}
-	check("a whole body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt, said("false")), 200, "ok")
-	check("an attack", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", strings.Replace(prompt, "hello", "attack", 1), said("false")), 403, "access_denied")
-	check("a partial body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt[:30], said("true")), 413, "body_partial")
-	check("no body sent", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", "", nil), 403, "body_unavailable")
+	wantVerdict(t, "a whole body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt, partial("false")), 200, "ok")
+	wantVerdict(t, "an attack", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", strings.Replace(prompt, "hello", "attack", 1), partial("false")), 403, "access_denied")
+	wantVerdict(t, "a partial body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt[:30], partial("true")), 413, "body_partial")
+	wantVerdict(t, "no body sent", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", "", nil), 403, "body_unavailable")
 	if seen := app.take(); len(seen) != 0 {
-		t.Errorf("the application saw %d checks", len(seen))
+		t.Errorf("the application got %d checks, want none", len(seen))
 	}
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, denyAll}}})
-	b.at(t, 2)
-	check("in shadow", ask("GET", "/_bouncer/ext_authz/x", "", nil), 200, "access_denied")
-	check("in shadow, ambiguous", ask("GET", "/_bouncer/ext_authz/a%2fb", "", nil), 200, "bad_request")
+	p.deploy(b, policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, denyAll}}})
+	wantVerdict(t, "in shadow", ask("GET", "/_bouncer/ext_authz/x", "", nil), 200, "access_denied")
+	wantVerdict(t, "in shadow, ambiguous", ask("GET", "/_bouncer/ext_authz/a%2fb", "", nil), 200, "bad_request")
 }
-
-type noClose struct{ *strings.Reader }
-
-func (noClose) Close() error { return nil }
 
 // TestConcurrentExtAuthz sends many checks at once while policies change, and stops the bouncer
 // meanwhile.
 func TestConcurrentExtAuthz(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
+	p.publish(enforcing(adminOnly))
 	b, e := grpcBouncer(t, p, nil)
-	b.at(t, 1)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -468,15 +446,14 @@ func TestConcurrentExtAuthz(t *testing.T) {
 				}
 				res, err := e.client.Check(context.Background(), newCheck("GET", "shop.example", path, nil))
 				if err != nil || res.GetStatus().GetCode() != want {
-					t.Errorf("%s: %v, %v", path, res, err)
+					t.Errorf("%s: %v %v, want code %d", path, res, err, want)
 					return
 				}
 			}
 		})
 	}
 	for n := 2; n < 6; n++ {
-		p.publish(policySet{revision: n, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
-		b.at(t, n)
+		p.deploy(b, policySet{revision: n, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
 	}
 	all.Wait()
 	b.stop()
@@ -486,7 +463,7 @@ func TestConcurrentExtAuthz(t *testing.T) {
 func TestExtAuthzTLS(t *testing.T) {
 	files, roots := certificate(t)
 	p, addr := newPlane(t), freeport.Addr(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
+	p.publish(enforcing(allowAll))
 	start(t, p, "", func(c *Config) { c.GRPCListen, c.TLSCert, c.TLSKey = addr, files["cert"], files["key"] }).at(t, 1)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "bouncer.test"})))
 	if err != nil {
@@ -497,6 +474,6 @@ func TestExtAuthzTLS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := newEnvoy(t, addr).client.Check(ctx, newCheck("GET", "shop.example", "/x", nil)); err == nil {
-		t.Error("plain text is answered")
+		t.Error("a check without TLS is answered, want none")
 	}
 }

@@ -15,13 +15,12 @@ import (
 // room in the log. Each is counted, and each permitted request has its own entry.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
 	fulltest.Only(t)
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package p\n\nallow if input.resource.path == \"/open\"\n"}}})
-	b := start(t, p, app.URL, func(c *Config) {
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, enforcing("package p\n\nallow if input.resource.path == \"/open\"\n"), func(c *Config) {
 		c.TrustedProxies = []string{"127.0.0.1"}
 		c.Fold = fold.Limits{Burst: 400, Rate: 1, EqualBurst: 100, EqualRate: 1, ByteBurst: 1 << 20, ByteRate: 1 << 10, Window: time.Hour, Sums: 16, PerOrigin: 4}
-	}).at(t, 1)
-	p.set(func() { p.down = true }) // what is written stays where it can be counted
+	})
+	p.set(func() { p.down = true }) // so that events stay in the spool, and can be counted
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
 	ask := func(path string, head map[string]string) int {
 		r, _ := http.NewRequest("GET", b.url+path, nil)
@@ -52,7 +51,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 			status = ask("/open", nil)
 		}
 		if want := map[bool]int{true: 200, false: 403}[i%4 == 3]; status != want {
-			t.Fatalf("request %d: %d, want %d", i, status, want)
+			t.Fatalf("request %d = %d, want %d", i, status, want)
 		}
 		if i%4 == 3 {
 			passed++
@@ -74,13 +73,13 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		case result["decision"] == "PERMIT":
 			permits++
 			if folded != nil {
-				t.Errorf("what passed was folded: %v", e)
+				t.Errorf("a permitted request is counted together with others: %v", e)
 			}
 		case folded != nil:
 			count, _ := folded["count"].(float64)
 			counted += int(count)
 			if first, last := fmt.Sprint(folded["first"]), fmt.Sprint(folded["last"]); first > last || len(fmt.Sprint(folded["digest"])) != 64 || e["decision_id"] == nil || result["decision"] != "DENY" {
-				t.Errorf("%v", e)
+				t.Errorf("the event is %v, want a DENY with id, digest, first and last time in order", e)
 			}
 		default:
 			own++
@@ -88,12 +87,12 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		}
 	}
 	if size > 2<<20 || grown > 2<<20+int64(passed)*(2<<10) {
-		t.Errorf("%d refusals took %d KiB", refused, size>>10)
+		t.Errorf("%d refusals take %d KiB in the log, and the spool grew by %d KiB, want at most 2 MiB and 2 KiB a permitted request", refused, size>>10, grown>>10)
 	}
 	if n := b.count.LogsFolded.Load(); n != uint64(counted) {
-		t.Errorf("the metric says that %d refusals were counted together, the log %d", n, counted)
+		t.Errorf("the metric counts %d folded refusals, want %d as in the log", n, counted)
 	}
 	if own+counted != refused || permits != passed || counted == 0 || own > 420 {
-		t.Errorf("%d entries and %d counted of %d refusals, %d of %d others", own, counted, refused, permits, passed)
+		t.Errorf("%d entries and %d counted of %d refusals, %d entries of %d permitted requests, want all, and at most 420 entries of refusals", own, counted, refused, permits, passed)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
+// forwardHead sets the fields with which a proxy names the request that it asks about.
 func forwardHead(method, host, uri string) func(*http.Request) {
 	return func(r *http.Request) {
 		for k, v := range map[string]string{"X-Forwarded-Method": method, "X-Forwarded-Host": host, "X-Forwarded-Uri": uri} {
@@ -24,18 +26,22 @@ func forwardHead(method, host, uri string) func(*http.Request) {
 	}
 }
 
+// Forward-auth answers with the decision on the request that a trusted proxy names, whichever family
+// of fields it uses. A request that two readers may understand differently is denied.
 func TestForwardAuth(t *testing.T) {
 	is := newIssuer(t)
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	identity := is.config()
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": identity}, controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
-	stranger := start(t, p, "", nil).at(t, 1)
-	if got := fetch(t, "GET", stranger.url+"/open", nil); got.status != 404 {
-		t.Errorf("without an application: %d", got.status)
-	}
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": identity}, controls: []control{{id: 1, source: adminOnly}}}, trustLoopback)
+	untrusting := start(t, p, "", nil).at(t, 1)
+	wantAnswer(t, "without an application", fetch(t, "GET", untrusting.url+"/open", nil), 404)
 	admin, staff := is.token(t, "ed", nil), is.token(t, "ed", map[string]any{"groups": []string{"staff"}})
+	setting := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) {
+			forwardHead("GET", "app.test", "/open")(r)
+			r.Header.Set(name, value)
+		}
+	}
 	auth := func(token string, also func(*http.Request)) func(*http.Request) {
 		return func(r *http.Request) {
 			if token != "" {
@@ -76,18 +82,9 @@ func TestForwardAuth(t *testing.T) {
 			r.Header.Set("X-Original-Host", "app.test")
 			r.Header.Set("X-Original-URI", "/open")
 		}, 200, "PERMIT", "ok"},
-		"both and equal": {func(r *http.Request) {
-			forwardHead("GET", "app.test", "/open")(r)
-			r.Header.Set("X-Original-URI", "/open")
-		}, 200, "PERMIT", "ok"},
-		"both and different": {func(r *http.Request) {
-			forwardHead("GET", "app.test", "/open")(r)
-			r.Header.Set("X-Original-URI", "/admin")
-		}, 403, "DENY", "bad_request"},
-		"two methods": {func(r *http.Request) {
-			forwardHead("GET", "app.test", "/open")(r)
-			r.Header.Set("X-Original-Method", "DELETE")
-		}, 403, "DENY", "bad_request"},
+		"both and equal":     {setting("X-Original-URI", "/open"), 200, "PERMIT", "ok"},
+		"both and different": {setting("X-Original-URI", "/admin"), 403, "DENY", "bad_request"},
+		"two methods":        {setting("X-Original-Method", "DELETE"), 403, "DENY", "bad_request"},
 		"the same header twice": {func(r *http.Request) {
 			forwardHead("GET", "app.test", "/open")(r)
 			r.Header.Add("X-Forwarded-Uri", "/admin")
@@ -105,29 +102,23 @@ func TestForwardAuth(t *testing.T) {
 			t.Errorf("%s: the answer may be cached", name)
 		}
 		if name == "administrator" && (got.header.Get("X-Auth-Request-User") != "ann" || got.header.Get("X-Decision-Id") == "") {
-			t.Errorf("the proxy is told %v", got.header)
+			t.Errorf("the proxy gets %v, want the user and the decision", got.header)
 		}
-		if no := fetch(t, "GET", stranger.url+"/_bouncer/auth", tc.edit); no.status != 403 || no.header.Get("X-Gatehouse-Status") != "untrusted_proxy" {
-			t.Errorf("%s, from a proxy nobody named: %d %v", name, no.status, no.header)
-		}
+		wantVerdict(t, name+", from an untrusted proxy", fetch(t, "GET", untrusting.url+"/_bouncer/auth", tc.edit), 403, "untrusted_proxy")
 	}
 	if n := len(app.take()); n != 0 {
-		t.Errorf("forward-auth sent %d requests to the application", n)
+		t.Errorf("%d requests reached the application, want none", n)
 	}
 }
 
+// A proxy that asks by forward-auth sends the answer itself, so what must be masked is denied.
 func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskSSN}}})
-	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
-	if got := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")); got.status != 403 || got.header.Get("X-Gatehouse-Status") != "mask_impossible" {
-		t.Errorf("a mask on forward-auth: %d %v", got.status, got.header)
-	}
-	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 2)
+	p, b := startPublished(t, app.URL, enforcing(maskSSN), trustLoopback)
+	wantVerdict(t, "a mask", fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")), 403, "mask_impossible")
+	p.deploy(b, policySet{revision: 2, mode: "shadow", controls: []control{{id: 1, source: denyAll}}})
 	if got := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")); got.status != 200 || got.header.Get("X-Decision") != "SHADOW_WOULD_DENY" {
-		t.Errorf("in shadow: %d %v", got.status, got.header)
+		t.Errorf("in shadow: %s %v, want 200 SHADOW_WOULD_DENY", got, got.header)
 	}
 }
 
@@ -135,15 +126,13 @@ func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
 func TestNginx(t *testing.T) {
 	bin, err := exec.LookPath("nginx")
 	if err != nil {
-		if bin = "/usr/sbin/nginx"; !exists(bin) {
+		if bin, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
 			apptest.Missing(t, "nginx is not installed")
 		}
 	}
 	is := newIssuer(t)
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}}, trustLoopback)
 	url := startNginx(t, bin, strings.TrimPrefix(b.url, "http://"), strings.TrimPrefix(app.URL, "http://"))
 
 	admin := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+is.token(t, "rsa", nil)) }
@@ -176,31 +165,29 @@ func TestNginx(t *testing.T) {
 	} {
 		app.take()
 		got := fetch(t, tc.method, url+tc.path, tc.edit)
-		if got.status != tc.want {
-			t.Errorf("%s: %d %s, want %d", tc.name, got.status, got.body, tc.want)
-		}
+		wantAnswer(t, tc.name, got, tc.want)
 		seen := app.take()
 		if (len(seen) == 1) != (tc.want == 200) {
-			t.Errorf("%s: the application saw %d requests", tc.name, len(seen))
+			t.Errorf("%s: %d requests reached the application", tc.name, len(seen))
 		}
 		if lines := got.header.Values("WWW-Authenticate"); (len(lines) == 1) != (tc.want == 401) {
-			t.Errorf("%s: nginx hands on %q", tc.name, lines)
+			t.Errorf("%s: nginx sends the challenges %q, want one with 401 alone", tc.name, lines)
 		}
 		if tc.want != 200 {
 			var why struct{ Error, Message string }
 			if err := json.Unmarshal([]byte(got.body), &why); err != nil || why.Error == "" || why.Message == "" || got.header.Get("X-Gatehouse-Status") != why.Error {
-				t.Errorf("%s: nginx does not say why: %v %s %v", tc.name, err, got.body, got.header)
+				t.Errorf("%s: %s %v, want the reason in body and header: %v", tc.name, got, got.header, err)
 			}
 		}
 		for _, r := range seen {
 			if u := r.Header.Get("X-Auth-Request-User"); u == "root" || tc.name == "administrator" && u != "ann" {
-				t.Errorf("%s: the application takes the caller for %q", tc.name, u)
+				t.Errorf("%s: the application gets the user %q", tc.name, u)
 			}
 		}
 	}
 }
 
-// The page shows the configuration that is tested.
+// The page about nginx shows the configuration that TestNginx uses.
 func TestNginxPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/integrations/nginx.md")
 	if err != nil {
@@ -211,22 +198,15 @@ func TestNginxPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), string(conf)) {
-		t.Error("docs/integrations/nginx.md does not hold testdata/nginx.conf as it is")
+		t.Error("docs/integrations/nginx.md does not contain testdata/nginx.conf unchanged")
 	}
 }
-
-func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 // startNginx runs nginx on a free port with the configuration of the page.
 func startNginx(t *testing.T, bin, bouncer, app string) string {
 	t.Helper()
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := freeport.Addr(t)
 	conf, err := os.ReadFile("testdata/nginx.conf")
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -44,6 +46,22 @@ type control struct {
 	id, resource int64
 	source       string
 }
+
+// enforcing returns revision 1 in enforce mode, with one control for every request.
+func enforcing(source string) policySet {
+	return policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}}}
+}
+
+// loopbackProxies returns a bouncer's configuration that trusts the identity headers of this host.
+func loopbackProxies() map[string]any {
+	return map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}}
+}
+
+// inDir keeps the data of a bouncer in dir, also after a restart.
+func inDir(dir string) func(*Config) { return func(c *Config) { c.DataDir = dir } }
+
+// trustLoopback trusts the identity headers of this host, as an operator configures it.
+func trustLoopback(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }
 
 // bundle returns the policy set as a bundle of the control plane.
 func (p policySet) bundle(t testing.TB) []byte {
@@ -87,6 +105,7 @@ type plane struct {
 	mu       sync.Mutex
 	data     []byte
 	etag     string
+	revision int // of data; 0: there is none
 	changed  chan struct{}
 	denied   bool
 	down     bool
@@ -95,7 +114,7 @@ type plane struct {
 	// stands, if set, is the revision that the plane confirms. replays, if set, is a proof that it
 	// repeats on every poll, as an attacker on the network path could.
 	stands, replays string
-	discard         bool     // takes the decision log without looking
+	discard         bool     // takes the decision log without reading it
 	polls           []string // If-None-Match of each
 	parked          int
 	events          []map[string]any
@@ -104,6 +123,7 @@ type plane struct {
 
 const testToken = "gh_bouncer_test"
 
+// newPlane starts a control plane without a bundle.
 func newPlane(t testing.TB) *plane {
 	p := &plane{t: t, changed: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -137,9 +157,19 @@ func (p *plane) set(fn func()) {
 	p.changed = make(chan struct{})
 }
 
+// publish makes s the bundle of the bouncer.
 func (p *plane) publish(s policySet) {
 	data := s.bundle(p.t)
-	p.set(func() { p.signing, p.data, p.etag = s.signing, data, fmt.Sprintf(`"r%d"`, s.revision) })
+	p.set(func() {
+		p.signing, p.data, p.etag, p.revision = s.signing, data, fmt.Sprintf(`"r%d"`, s.revision), s.revision
+	})
+}
+
+// deploy publishes s, and waits until b enforces it.
+func (p *plane) deploy(b *running, s policySet) {
+	p.t.Helper()
+	p.publish(s)
+	b.at(p.t, s.revision)
 }
 
 func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
@@ -156,9 +186,7 @@ func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		p.parked++
-		p.mu.Unlock()
 		leave := func() { p.mu.Lock(); p.parked--; p.mu.Unlock() }
-		p.mu.Lock()
 		proof, stands := p.replays, cmp.Or(p.stands, etag)
 		if nonce := r.Header.Get(follow.HeaderNonce); proof == "" && nonce != "" && p.signing != nil && p.signing.Key != nil {
 			proof, _ = p.signing.SignFresh(bundle.Freshness{Bouncer: 7, Revision: stands, Nonce: nonce})
@@ -231,7 +259,12 @@ func (p *plane) logged(n int) []map[string]any {
 // wait waits until cond is true. It checks under the lock after each change.
 func (p *plane) wait(what string, cond func() bool) {
 	p.t.Helper()
-	late := time.After(30 * time.Second)
+	p.waitWithin(30*time.Second, what, cond)
+}
+
+func (p *plane) waitWithin(limit time.Duration, what string, cond func() bool) {
+	p.t.Helper()
+	late := time.After(limit)
 	for {
 		p.mu.Lock()
 		ok, changed := cond(), p.changed
@@ -269,6 +302,7 @@ type running struct {
 	stop func()
 }
 
+// start starts a bouncer in front of upstream; change edits its configuration.
 func start(t testing.TB, p *plane, upstream string, change func(*Config)) *running {
 	t.Helper()
 	return startLogging(t, p, upstream, change, io.Discard)
@@ -305,6 +339,15 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 	return &running{b, "http://" + l.Addr().String(), stop}
 }
 
+// startPublished starts a bouncer in front of upstream, which enforces set, the first revision of a
+// control plane of its own.
+func startPublished(t testing.TB, upstream string, set policySet, change func(*Config)) (*plane, *running) {
+	t.Helper()
+	p := newPlane(t)
+	p.publish(set)
+	return p, start(t, p, upstream, change).at(t, set.revision)
+}
+
 // at waits until revision n is active.
 func (r *running) at(t testing.TB, n int) *running {
 	t.Helper()
@@ -316,11 +359,25 @@ func (r *running) at(t testing.TB, n int) *running {
 
 // reply is a complete answer.
 type reply struct {
-	status int
-	header http.Header
-	body   string
+	request string // method and target
+	status  int
+	header  http.Header
+	body    string
+	trailer http.Header
 }
 
+func (r reply) String() string { return fmt.Sprintf("%s = %d %.300s", r.request, r.status, r.body) }
+
+// wantAnswer reports an answer with another status, or whose body lacks one of texts.
+func wantAnswer(t testing.TB, name string, got reply, status int, texts ...string) {
+	t.Helper()
+	missing := slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(got.body, text) })
+	if got.status != status || missing {
+		t.Errorf("%s: %s, want %d %q", name, got, status, texts)
+	}
+}
+
+// fetch sends a request without a body, unless edit adds one, on a connection of its own.
 func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
@@ -339,11 +396,19 @@ func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	if err != nil {
 		t.Fatalf("%s %s: the answer broke off: %v", method, url, err)
 	}
-	return reply{resp.StatusCode, resp.Header, string(body)}
+	return reply{method + " " + req.URL.RequestURI(), resp.StatusCode, resp.Header, string(body), resp.Trailer}
 }
 
-// raw sends wire and returns everything that is received until the connection ends.
-func raw(t testing.TB, url, wire string) string {
+// wantVerdict reports an answer to a gateway with another status or code.
+func wantVerdict(t testing.TB, name string, got reply, status int, code string) {
+	t.Helper()
+	if has := got.header.Get(header.Status); got.status != status || has != code {
+		t.Errorf("%s: %s with code %q, want %d %q", name, got, has, status, code)
+	}
+}
+
+// sendRaw sends wire and returns everything that is received until the connection ends.
+func sendRaw(t testing.TB, url, wire string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
@@ -358,6 +423,12 @@ func raw(t testing.TB, url, wire string) string {
 	return string(data)
 }
 
+// rawStatus returns the status of an answer of sendRaw; 0: it has none.
+func rawStatus(answer string) (status int) {
+	_, _ = fmt.Sscanf(answer, "HTTP/1.1 %d ", &status)
+	return status
+}
+
 // application is an upstream that records the requests that it receives.
 type application struct {
 	*httptest.Server
@@ -365,6 +436,7 @@ type application struct {
 	seen []*http.Request
 }
 
+// newApplication starts an application. Without h, it answers with the method and the target.
 func newApplication(t testing.TB, h http.HandlerFunc) *application {
 	a := &application{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -390,6 +462,35 @@ func (a *application) take() []*http.Request {
 	return out
 }
 
+// field returns the member of nested objects that path names; nil: there is none.
+func field(object map[string]any, path ...string) any {
+	for _, name := range path[:len(path)-1] {
+		object, _ = object[name].(map[string]any)
+	}
+	return object[path[len(path)-1]]
+}
+
+// gzipped returns a text as gzip packs it.
+func gzipped(text string) string {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return packed.String()
+}
+
+// receive waits for something from c.
+func receive[T any](t testing.TB, what string, c <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-c:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("timed out waiting for %s", what)
+	}
+	return got
+}
+
+// doc decodes a JSON document.
 func doc(t testing.TB, s string) value.Value {
 	t.Helper()
 	v, err := value.Decode([]byte(s), value.Limits{})
@@ -413,8 +514,7 @@ allow if "admin" in input.user.roles
 `
 )
 
-func bytesReader(s string) io.Reader { return bytes.NewReader([]byte(s)) }
-
+// maskSSN masks members of JSON answers.
 const maskSSN = `package masks
 
 allow := true

@@ -28,34 +28,32 @@ func TestHashesAreKeyed(t *testing.T) {
 	keys := map[string]masking.HashKey{"one": masking.HashKey("one key that is thirty-two bytes"), "other": masking.HashKey("another, which is 32 bytes too.."), "none": nil}
 	seen := map[string]string{}
 	for _, who := range []string{"one", "one", "other", "none"} {
-		p := newPlane(t)
-		p.publish(policySet{revision: 1, mode: "enforce", hashKey: keys[who], controls: []control{{id: 1, source: hashing}}})
-		b := start(t, p, app.URL, nil).at(t, 1)
+		_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", hashKey: keys[who], controls: []control{{id: 1, source: hashing}}}, nil)
 		got := fetch(t, "GET", b.url+"/x", nil)
 		owner := got.header.Get("X-Owner")
 		if want := fmt.Sprintf(`{"id":%q,"text":%[1]q}`, owner); got.status != 200 || got.body != want {
-			t.Errorf("%s: %d %s, and the header is %s", who, got.status, got.body, owner)
+			t.Errorf("tenant %s: %s, want %s as in the header", who, got, want)
 		}
 		plainDigest := sha256.Sum256([]byte("bea@example.com"))
 		if strings.Contains(got.body, hex.EncodeToString(plainDigest[:])) {
-			t.Errorf("%s: anybody can make this hash: %s", who, owner)
+			t.Errorf("tenant %s: %s, want no plain digest", who, got)
 		}
 		if before := seen[who]; before != "" && before != owner {
-			t.Errorf("%s: %s, and before %s", who, owner, before)
+			t.Errorf("tenant %s: the hash is %s, want %s as before", who, owner, before)
 		}
 		seen[who] = owner
 		var saved []byte
-		eventually(t, "the bundle is saved", func() bool {
+		eventually(t, "the bundle to be saved", func() bool {
 			var err error
 			saved, err = os.ReadFile(filepath.Join(b.cfg.DataDir, uplink.BundleFile))
 			return err == nil
 		})
 		if key := keys[who]; key != nil && (bytes.Contains(saved, key) || bytes.Contains(saved, []byte(hex.EncodeToString(key)))) {
-			t.Error("the key is on the disk in clear")
+			t.Errorf("tenant %s: the key is in the saved bundle in clear", who)
 		}
 	}
 	if seen["one"] == seen["other"] || seen["none"] != masking.Redacted || !strings.HasPrefix(seen["one"], "sha256:") || len(seen["one"]) != len("sha256:")+64 {
-		t.Errorf("the hashes are %v", seen)
+		t.Errorf("the hashes are %v, want one for each key, and none without a key", seen)
 	}
 }
 
@@ -70,16 +68,16 @@ func TestHashKeyAfterANewToken(t *testing.T) {
 	set := policySet{revision: 1, mode: "enforce", hashKey: masking.HashKey("one key that is thirty-two bytes"), token: "a former token", controls: []control{{id: 1, source: hashing}}}
 	p.publish(set)
 	dir := t.TempDir()
-	b := start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)
+	b := start(t, p, app.URL, inDir(dir)).at(t, 1)
 	if got := fetch(t, "GET", b.url+"/x", nil); got.body != `{"id":"[redacted]"}` {
-		t.Errorf("with a key that does not open: %s", got.body)
+		t.Errorf("with a key sealed for another token: %s, want a redacted value", got)
 	}
 	b.stop()
 	set.token = ""
 	p.publish(set)
-	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir })
+	b = start(t, p, app.URL, inDir(dir))
 	eventually(t, "the key", func() bool { return len(b.state.Load().HashKey) > 0 })
 	if got := fetch(t, "GET", b.url+"/x", nil); got.body != fmt.Sprintf(`{"id":%q}`, set.hashKey.Hash([]byte("7"))) {
-		t.Errorf("with the key: %s", got.body)
+		t.Errorf("with the key: %s, want the keyed hash", got)
 	}
 }

@@ -36,6 +36,7 @@ type issuer struct {
 	without atomic.Pointer[string] // a key id that is no longer published
 }
 
+// newIssuer starts an identity provider.
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
 	is := &issuer{}
@@ -81,10 +82,12 @@ func newIssuer(t testing.TB) *issuer {
 
 const testIssuer, testAudience = "https://idp.test", "shop"
 
+// config returns the configuration of a bouncer that trusts the issuer.
 func (is *issuer) config() map[string]any {
 	return map[string]any{"jwks_url": is.URL, "issuer": testIssuer, "audience": testAudience}
 }
 
+// claims returns the claims of a valid token for ann, with changes; nil removes a claim.
 func claims(change map[string]any) jwt.MapClaims {
 	c := jwt.MapClaims{"iss": testIssuer, "aud": testAudience, "sub": "ann", "email": "ann@shop.test", "groups": []string{"staff", "admin"}, "exp": time.Now().Add(time.Hour).Unix()}
 	for k, v := range change {
@@ -97,6 +100,7 @@ func claims(change map[string]any) jwt.MapClaims {
 	return c
 }
 
+// token returns a token that the key kid signs.
 func (is *issuer) token(t testing.TB, kid string, change map[string]any) string {
 	switch kid {
 	case "ec":
@@ -107,6 +111,7 @@ func (is *issuer) token(t testing.TB, kid string, change map[string]any) string 
 	return signed(t, jwt.SigningMethodRS256, kid, is.rsa, claims(change), nil)
 }
 
+// signed returns a token with any header.
 func signed(t testing.TB, m jwt.SigningMethod, kid any, key any, c jwt.Claims, head map[string]any) string {
 	t.Helper()
 	tok := jwt.NewWithClaims(m, c)
@@ -123,12 +128,12 @@ func signed(t testing.TB, m jwt.SigningMethod, kid any, key any, c jwt.Claims, h
 	return s
 }
 
+// Only a token that the configured issuer signed for this audience, and that is valid now, proves an
+// identity. Every other token is refused, also where no identity is needed.
 func TestTokens(t *testing.T) {
 	is := newIssuer(t)
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}}, nil)
 
 	der, err := x509.MarshalPKIXPublicKey(is.rsa.Public())
 	if err != nil {
@@ -191,54 +196,46 @@ func TestTokens(t *testing.T) {
 	} {
 		app.take()
 		got := fetch(t, "GET", b.url+"/admin", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+tc.token) })
-		if got.status != tc.want {
-			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.want)
-		}
+		wantAnswer(t, name, got, tc.want)
 		if tc.want == 401 && !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer") {
-			t.Errorf("%s: the 401 does not say how to authenticate", name)
+			t.Errorf("%s: WWW-Authenticate is %q, want a Bearer challenge", name, got.header.Get("WWW-Authenticate"))
 		}
 		seen := app.take()
 		if (len(seen) == 1) != (tc.want == 200) {
-			t.Errorf("%s: the application saw %d requests", name, len(seen))
+			t.Errorf("%s: %d requests reached the application", name, len(seen))
 		}
 		if len(seen) == 1 && (seen[0].Header.Get("X-Auth-Request-User") != "ann" || seen[0].Header.Get("X-Auth-Request-Groups") != "staff,admin") {
-			t.Errorf("%s: the application is told %v", name, seen[0].Header)
+			t.Errorf("%s: the application gets %v, want ann and her groups", name, seen[0].Header)
 		}
 	}
 	if n := is.fetches.Load(); n > 3 {
-		t.Errorf("the key set was fetched %d times: made-up key ids must not cause fetches", n)
+		t.Errorf("the key set was fetched %d times, want at most 3: made-up key ids must not cause fetches", n)
 	}
 	// An open path with a bad token is refused too: a control is in scope.
-	if got := fetch(t, "GET", b.url+"/open", func(r *http.Request) { r.Header.Set("Authorization", "Bearer bad") }); got.status != 401 {
-		t.Errorf("a bad token on an open path: %d", got.status)
-	}
+	wantAnswer(t, "a bad token on an open path", fetch(t, "GET", b.url+"/open", func(r *http.Request) { r.Header.Set("Authorization", "Bearer bad") }), 401)
 	// Two credentials are no credential.
-	if got := fetch(t, "GET", b.url+"/open", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + good, "Bearer " + good} }); got.status != 400 {
-		t.Errorf("two tokens: %d", got.status)
-	}
+	wantAnswer(t, "two tokens", fetch(t, "GET", b.url+"/open", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + good, "Bearer " + good} }), 400)
 }
 
+// Without the key set of the issuer no token is valid, and requests do not fetch it again and again.
 func TestUnreachableKeysFailClosed(t *testing.T) {
 	is := newIssuer(t)
 	is.down.Store(true)
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: allowAll}}}, nil)
 	for range 5 {
 		got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+is.token(t, "rsa", nil)) })
-		if got.status != 503 || !strings.Contains(got.body, "identity_unavailable") {
-			t.Errorf("without keys: %d %s", got.status, got.body)
-		}
+		wantAnswer(t, "without keys", got, 503, "identity_unavailable")
 	}
 	if n := is.fetches.Load(); n != 1 {
 		t.Errorf("%d fetches within ten seconds, want 1", n)
 	}
 	if n := len(app.take()); n != 0 {
-		t.Errorf("the application saw %d requests", n)
+		t.Errorf("%d requests reached the application, want none", n)
 	}
 }
 
+// A key that the issuer no longer publishes ends its tokens. An outage of the issuer does not, for a day.
 func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	is := newIssuer(t)
 	now := time.Now()
@@ -250,7 +247,7 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	token := is.token(t, "rsa", nil)
 	for range 2 {
 		if who, err := v.Verify(t.Context(), token); err != nil || who.ID != "ann" {
-			t.Fatalf("%v %v", who, err)
+			t.Fatalf("the token proves %v %v, want ann", who, err)
 		}
 	}
 	gone := "rsa"
@@ -259,7 +256,7 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := v.Verify(t.Context(), token); err != identity.ErrBadToken {
-		t.Errorf("a token of a withdrawn key: %v", err)
+		t.Errorf("a token of a withdrawn key: %v, want ErrBadToken", err)
 	}
 	// An outage does not end trust at once, but a day without keys does.
 	is.without.Store(nil)
@@ -270,19 +267,18 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	is.down.Store(true)
 	now = now.Add(time.Hour)
 	if _, err := v.Verify(t.Context(), long); err != nil {
-		t.Errorf("after an hour's outage: %v", err)
+		t.Errorf("after an outage of an hour: %v, want no error", err)
 	}
 	now = now.Add(25 * time.Hour)
 	if _, err := v.Verify(t.Context(), long); err != identity.ErrUnavailable {
-		t.Errorf("after a day's outage: %v", err)
+		t.Errorf("after an outage of a day: %v, want ErrUnavailable", err)
 	}
 }
 
+// Headers that name an identity or an address count only from a trusted proxy, in no spelling from others.
 func TestForgedHeaders(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	stranger := start(t, p, app.URL, nil).at(t, 1) // trusts nobody
+	p, untrusting := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	proxied := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }).at(t, 1)
 
 	for _, head := range []string{
@@ -293,14 +289,14 @@ func TestForgedHeaders(t *testing.T) {
 	} {
 		name, val, _ := strings.Cut(head, ": ")
 		app.take()
-		out := raw(t, stranger.url, "GET /admin HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n"+head+"\r\nX-Auth-Request-Groups: admin\r\n\r\n")
-		if !strings.HasPrefix(out, "HTTP/1.1 403 ") {
-			t.Errorf("%s made a stranger an administrator: %q", head, out[:20])
+		out := sendRaw(t, untrusting.url, "GET /admin HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n"+head+"\r\nX-Auth-Request-Groups: admin\r\n\r\n")
+		if rawStatus(out) != 403 {
+			t.Errorf("GET /admin with %s = %.40q, want 403", head, out)
 		}
-		out = raw(t, stranger.url, "GET /open HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n"+head+"\r\n"+head+"\r\n\r\n")
+		out = sendRaw(t, untrusting.url, "GET /open HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n"+head+"\r\n"+head+"\r\n\r\n")
 		seen := app.take()
-		if !strings.HasPrefix(out, "HTTP/1.1 200 ") || len(seen) != 1 {
-			t.Errorf("%s: %q", head, out[:20])
+		if rawStatus(out) != 200 || len(seen) != 1 {
+			t.Errorf("GET /open with %s = %.40q, %d requests reached the application, want 200 and one", head, out, len(seen))
 			continue
 		}
 		for k, values := range seen[0].Header {
@@ -313,9 +309,9 @@ func TestForgedHeaders(t *testing.T) {
 		}
 	}
 	for _, conn := range []string{"X-Auth-Request-User", "close, x-auth-request-groups", "X_Auth_Request_User", "X-Forwarded-For", "Authorization", "X-Real-Ip"} {
-		out := raw(t, stranger.url, "GET /open HTTP/1.1\r\nHost: app.test\r\nConnection: "+conn+"\r\n\r\n")
-		if !strings.HasPrefix(out, "HTTP/1.1 400 ") {
-			t.Errorf("Connection: %s: %q", conn, out[:20])
+		out := sendRaw(t, untrusting.url, "GET /open HTTP/1.1\r\nHost: app.test\r\nConnection: "+conn+"\r\n\r\n")
+		if rawStatus(out) != 400 {
+			t.Errorf("Connection: %s = %.40q, want 400", conn, out)
 		}
 	}
 
@@ -328,27 +324,24 @@ func TestForgedHeaders(t *testing.T) {
 	})
 	seen := app.take()
 	if ok.status != 200 || len(seen) != 1 {
-		t.Fatalf("a trusted proxy's word: %d %s", ok.status, ok.body)
+		t.Fatalf("an identity from a trusted proxy: %s, %d requests reached the application, want 200 and one", ok, len(seen))
 	}
 	h := seen[0].Header
 	if h.Get("X-Auth-Request-User") != "ann" || h.Get("X-Real-Ip") != "198.51.100.9" || h.Get("X-Forwarded-For") != "198.51.100.9, 127.0.0.1" || h.Get("X-Forwarded-Proto") != "https" {
-		t.Errorf("the application is told %v", h)
+		t.Errorf("the application gets %v, want the user, the address and the scheme that the proxy names", h)
 	}
 	two := fetch(t, "GET", proxied.url+"/admin", func(r *http.Request) { r.Header["X-Auth-Request-User"] = []string{"ann", "root"} })
-	if two.status != 400 {
-		t.Errorf("two identities: %d", two.status)
-	}
+	wantAnswer(t, "two identities", two, 400)
 }
 
+// A head may have 64 KiB.
 func TestHeadIsBounded(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for size, want := range map[int]int{60 << 10: 200, 66 << 10: 431, 1 << 20: 431} {
-		out := raw(t, b.url, fmt.Sprintf("GET /x HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nX-Big: %s\r\n\r\n", strings.Repeat("a", size)))
-		if !strings.HasPrefix(out, fmt.Sprintf("HTTP/1.1 %d ", want)) {
-			t.Errorf("a head of %d bytes: %q, want %d", size, out[:min(20, len(out))], want)
+		out := sendRaw(t, b.url, fmt.Sprintf("GET /x HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nX-Big: %s\r\n\r\n", strings.Repeat("a", size)))
+		if rawStatus(out) != want {
+			t.Errorf("a head of %d bytes: %.40q, want %d", size, out, want)
 		}
 	}
 }

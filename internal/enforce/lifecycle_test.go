@@ -27,72 +27,50 @@ func TestNoBundleFailsClosed(t *testing.T) {
 	p.set(func() { p.down = true })
 	b := start(t, p, app.URL, nil)
 	for _, m := range []string{"GET", "POST", "DELETE"} {
-		if got := fetch(t, m, b.url+"/x", nil); got.status != 503 || !strings.Contains(got.body, "no_bundle") {
-			t.Errorf("%s: %d %s", m, got.status, got.body)
-		}
+		wantAnswer(t, "without a bundle", fetch(t, m, b.url+"/x", nil), 503, "no_bundle")
 	}
-	if got := fetch(t, "GET", b.url+"/_bouncer/live", nil); got.status != 200 {
-		t.Errorf("live: %d", got.status)
-	}
-	if got := fetch(t, "GET", b.url+"/_bouncer/ready", nil); got.status != 503 {
-		t.Errorf("ready: %d", got.status)
-	}
+	wantAnswer(t, "without a bundle", fetch(t, "GET", b.url+"/_bouncer/live", nil), 200)
+	wantAnswer(t, "without a bundle", fetch(t, "GET", b.url+"/_bouncer/ready", nil), 503)
 	if n := len(app.take()); n != 0 {
-		t.Errorf("%d requests reached the application", n)
+		t.Errorf("%d requests reached the application, want none", n)
 	}
-	if b.journal.Spool.Depth() != 3 {
-		t.Errorf("%d events are spooled, want 3", b.journal.Spool.Depth())
+	if n := b.journal.Spool.Depth(); n != 3 {
+		t.Errorf("%d events are spooled, want 3", n)
 	}
 	s := start(t, p, app.URL, func(c *Config) { c.InitialMode = "shadow" })
-	if got := fetch(t, "GET", s.url+"/x", nil); got.status != 200 {
-		t.Errorf("in shadow: %d", got.status)
-	}
+	wantAnswer(t, "in shadow", fetch(t, "GET", s.url+"/x", nil), 200)
 	// Once there is a bundle, it decides.
 	p.set(func() { p.down = false })
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b.at(t, 1)
-	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
-		t.Errorf("with a bundle: %d", got.status)
-	}
-	if got := fetch(t, "GET", b.url+"/_bouncer/ready", nil); got.status != 200 {
-		t.Errorf("ready: %d", got.status)
-	}
+	p.deploy(b, enforcing(allowAll))
+	wantAnswer(t, "with a bundle", fetch(t, "GET", b.url+"/x", nil), 200)
+	wantAnswer(t, "with a bundle", fetch(t, "GET", b.url+"/_bouncer/ready", nil), 200)
 }
 
+// A control that cannot be evaluated denies, and the log names the error.
 func TestControlErrorsFailClosed(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	broken := "package e\n\nallow := 1 if input.request.path == \"/\"\n\nallow := 2 if input.request.method == \"GET\"\n"
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: broken}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
-	if got := fetch(t, "GET", b.url+"/", nil); got.status != 503 || !strings.Contains(got.body, "evaluation_error") {
-		t.Errorf("a control that conflicts: %d %s", got.status, got.body)
-	}
+	p, b := startPublished(t, app.URL, enforcing(broken), nil)
+	wantAnswer(t, "a control that conflicts", fetch(t, "GET", b.url+"/", nil), 503, "evaluation_error")
 	if e := p.logged(1)[0]; e["error"] == nil {
-		t.Errorf("the log does not tell: %v", e)
+		t.Errorf("the event is %v, want an error in it", e)
 	}
 	if n := len(app.take()); n != 0 {
-		t.Errorf("%d requests reached the application", n)
+		t.Errorf("%d requests reached the application, want none", n)
 	}
 }
 
+// default_action decides on requests that no control covers.
 func TestDefaultAction(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
-	p.publish(policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
-	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
-		t.Errorf("nothing in scope: %d", got.status)
-	}
-	p.publish(policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})
-	b.at(t, 2)
-	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 403 {
-		t.Errorf("nothing in scope, default deny: %d", got.status)
-	}
+	other := []rego.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}}, nil)
+	wantAnswer(t, "nothing in scope", fetch(t, "GET", b.url+"/x", nil), 200)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})
+	wantAnswer(t, "nothing in scope, default deny", fetch(t, "GET", b.url+"/x", nil), 403)
 	events := p.logged(2)
-	if c := events[0]["custom"].(map[string]any); c["outcome"] != "PASS_THROUGH" {
-		t.Errorf("the log says %v", c)
+	if got := field(events[0], "custom", "outcome"); got != "PASS_THROUGH" {
+		t.Errorf("outcome = %v, want PASS_THROUGH", got)
 	}
 }
 
@@ -114,8 +92,8 @@ func TestEvaluatedControls(t *testing.T) {
 		p.publish(policySet{revision: i + 1, mode: "shadow", controls: tc.controls})
 		b := start(t, p, app.URL, nil).at(t, i+1)
 		fetch(t, "GET", b.url+"/x", nil)
-		if got := fmt.Sprint(p.logged(i + 1)[i]["custom"].(map[string]any)["evaluated"]); got != tc.want {
-			t.Errorf("%d: evaluated %s, want %s", i, got, tc.want)
+		if got := fmt.Sprint(field(p.logged(i + 1)[i], "custom", "evaluated")); got != tc.want {
+			t.Errorf("set %d: evaluated = %s, want %s", i, got, tc.want)
 		}
 		b.stop()
 	}
@@ -125,23 +103,19 @@ func TestEvaluatedControls(t *testing.T) {
 // in it, even at audit levels without the input that would reveal the secret.
 func TestHiddenReason(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	const source = "package h\n\ndeny if input.request.query.token\n\nreason := sprintf(\"%v is used up\", [input.request.query.token])\n"
-	set := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}}}
+	set := enforcing(source)
 	levels := []string{"basic", "detailed", "comprehensive"}
 	for i, level := range levels {
 		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	for i, level := range levels {
-		if got := fetch(t, "GET", b.url+"/"+level+"?token=canary", nil); got.status != 403 || !strings.Contains(got.body, "canary") {
-			t.Errorf("%s: the caller is told %s", level, got.body)
-		}
+		wantAnswer(t, "level "+level, fetch(t, "GET", b.url+"/"+level+"?token=canary", nil), 403, "canary")
 		e := p.logged(i + 1)[i]
-		told := fmt.Sprint(e["result"], e["custom"].(map[string]any)["explanation"], e["custom"].(map[string]any)["trace"])
-		if strings.Contains(told, "canary") || !strings.Contains(told, "[redacted]") || !strings.Contains(told, "is used up") {
-			t.Errorf("%s: the log says %s", level, told)
+		recorded := fmt.Sprint(e["result"], field(e, "custom", "explanation"), field(e, "custom", "trace"))
+		if strings.Contains(recorded, "canary") || !strings.Contains(recorded, "[redacted]") || !strings.Contains(recorded, "is used up") {
+			t.Errorf("level %s: the log has %s, want the reason without the secret", level, recorded)
 		}
 	}
 }
@@ -155,33 +129,24 @@ func TestLastGoodBundle(t *testing.T) {
 	p := newPlane(t)
 	dir := t.TempDir()
 	p.publish(policySet{revision: 4, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: map[string]any{"max_stale": "1h"}})
-	here := func(c *Config) { c.DataDir = dir }
-	first := start(t, p, app.URL, here).at(t, 4)
+	first := start(t, p, app.URL, inDir(dir)).at(t, 4)
 	first.stop()
 	p.set(func() { p.down = true })
 
-	again := start(t, p, app.URL, here)
-	if got := fetch(t, "GET", again.url+"/open", nil); got.status != 200 {
-		t.Errorf("after a restart without a control plane: %d %s", got.status, got.body)
-	}
-	if got := fetch(t, "GET", again.url+"/admin", nil); got.status != 403 {
-		t.Errorf("after a restart without a control plane: %d", got.status)
-	}
+	again := start(t, p, app.URL, inDir(dir))
+	wantAnswer(t, "after a restart without a control plane", fetch(t, "GET", again.url+"/open", nil), 200)
+	wantAnswer(t, "after a restart without a control plane", fetch(t, "GET", again.url+"/admin", nil), 403)
 	again.stop()
 
 	later := start(t, p, app.URL, func(c *Config) {
 		c.DataDir = dir
 		c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	})
-	if got := fetch(t, "GET", later.url+"/open", nil); got.status != 503 || !strings.Contains(got.body, "policy_stale") {
-		t.Errorf("two hours later: %d %s", got.status, got.body)
-	}
-	if got := fetch(t, "GET", later.url+"/_bouncer/ready", nil); got.status != 503 {
-		t.Errorf("ready while stale: %d", got.status)
-	}
+	wantAnswer(t, "two hours later", fetch(t, "GET", later.url+"/open", nil), 503, "policy_stale")
+	wantAnswer(t, "two hours later", fetch(t, "GET", later.url+"/_bouncer/ready", nil), 503)
 	later.stop()
 
-	// F10: a damaged copy is not taken.
+	// A damaged copy is not used.
 	file := filepath.Join(dir, uplink.BundleFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -191,10 +156,8 @@ func TestLastGoodBundle(t *testing.T) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	damaged := start(t, p, app.URL, here)
-	if got := fetch(t, "GET", damaged.url+"/open", nil); got.status != 503 || !strings.Contains(got.body, "no_bundle") {
-		t.Errorf("with a damaged bundle: %d %s", got.status, got.body)
-	}
+	damaged := start(t, p, app.URL, inDir(dir))
+	wantAnswer(t, "with a damaged bundle", fetch(t, "GET", damaged.url+"/open", nil), 503, "no_bundle")
 }
 
 // A bad bundle does not replace the last good one. It is reported, and not downloaded again.
@@ -218,7 +181,7 @@ func TestRefusedBundles(t *testing.T) {
 		{"keys without an issuer", "bundle_configuration", set(func(s *policySet) {
 			s.revision, s.config = 6, map[string]any{"identity": map[string]any{"jwks_url": "https://x.test"}}
 		})},
-		{"a credential shown", "bundle_configuration", set(func(s *policySet) { s.revision, s.config = 6, map[string]any{"headers": []string{"cookie"}} })},
+		{"a credential in the log", "bundle_configuration", set(func(s *policySet) { s.revision, s.config = 6, map[string]any{"headers": []string{"cookie"}} })},
 		{"cut", "bundle_error", whole[:len(whole)/2]},
 		{"flipped", "bundle_error", flip(whole)},
 		{"empty", "bundle_error", nil},
@@ -229,13 +192,13 @@ func TestRefusedBundles(t *testing.T) {
 		p.set(func() { seen = len(p.statuses); p.data, p.etag = append([]byte{}, tc.data...), etag })
 		p.wait(tc.name+" to be reported", func() bool {
 			for _, s := range p.statuses[seen:] {
-				if s["bundles"].(map[string]any)["authz"].(map[string]any)["code"] == tc.code {
-					return s["gatehouse"].(map[string]any)["status"] == "degraded"
+				if field(s, "bundles", "authz", "code") == tc.code {
+					return field(s, "gatehouse", "status") == "degraded"
 				}
 			}
 			return false
 		})
-		// The next poll says that it has the active one and does not want this one.
+		// The next poll names the active bundle, and the one that it does not want.
 		eventually(t, "a poll that names both", func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -243,23 +206,24 @@ func TestRefusedBundles(t *testing.T) {
 			return strings.Contains(last, `"r5"`) && strings.Contains(last, etag)
 		})
 		if got := fetch(t, "GET", b.url+"/admin", nil); got.status != 403 || b.state.Load().Revision != "5" {
-			t.Errorf("%s: the good bundle is gone: %d, revision %s", tc.name, got.status, b.state.Load().Revision)
+			t.Errorf("%s: %s by revision %s, want 403 by 5", tc.name, got, b.state.Load().Revision)
 		}
 	}
-	p.publish(policySet{revision: 10, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 10)
+	p.deploy(b, policySet{revision: 10, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
 	p.wait("a healthy report", func() bool {
 		last := p.statuses[len(p.statuses)-1]
-		return last["gatehouse"].(map[string]any)["status"] == "connected" && last["bundles"].(map[string]any)["authz"].(map[string]any)["active_revision"] == "10"
+		return field(last, "gatehouse", "status") == "connected" && field(last, "bundles", "authz", "active_revision") == "10"
 	})
 }
 
+// flip returns data with one bit changed.
 func flip(data []byte) []byte {
 	out := slices.Clone(data)
 	out[len(out)/2] ^= 0x10
 	return out
 }
 
+// With a key, only bundles with its signature become active.
 func TestSignedBundles(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -267,17 +231,15 @@ func TestSignedBundles(t *testing.T) {
 	}
 	_, foreign, _ := ed25519.GenerateKey(rand.Reader)
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	s := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: &bundle.SigningKey{ID: "k1", Key: private}}
-	p.publish(s)
-	b := start(t, p, app.URL, func(c *Config) { c.Verify = &bundle.Verify{KeyID: "k1", Key: public} }).at(t, 1)
+	p, b := startPublished(t, app.URL, s, func(c *Config) { c.Verify = &bundle.Verify{KeyID: "k1", Key: public} })
 	for i, key := range []*bundle.SigningKey{nil, {ID: "k1", Key: foreign}, {ID: "k2", Key: private}} {
 		s.revision, s.signing = i+2, key
 		refused := b.count.BundlesRefused.Load()
 		p.publish(s)
 		eventually(t, "the bundle to be refused", func() bool { return b.count.BundlesRefused.Load() > refused })
 		if rev := b.state.Load().Revision; rev != "1" {
-			t.Errorf("a bundle with a bad signature became active: %s", rev)
+			t.Errorf("revision %s is active, want 1: the signature of %d is not valid", rev, s.revision)
 		}
 	}
 }
@@ -318,8 +280,8 @@ func TestReplayedPolls(t *testing.T) {
 			}).at(t, 5)
 			eventually(t, "the bundle to be confirmed", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 200 })
 			p.set(func() { freeze(p) })
-			p.wait("the report to say so", func() bool {
-				return len(p.statuses) > 0 && p.statuses[len(p.statuses)-1]["bundles"].(map[string]any)["authz"].(map[string]any)["code"] == "bundle_unconfirmed"
+			p.wait("the report of an unconfirmed bundle", func() bool {
+				return len(p.statuses) > 0 && field(p.statuses[len(p.statuses)-1], "bundles", "authz", "code") == "bundle_unconfirmed"
 			})
 			if ages {
 				eventually(t, "the policies to be too old", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 503 })
@@ -331,7 +293,7 @@ func TestReplayedPolls(t *testing.T) {
 			p.publish(s)
 			eventually(t, "the older bundle to be refused", func() bool { return b.count.BundlesRefused.Load() > refused })
 			if rev := b.state.Load().Revision; rev != "5" {
-				t.Errorf("revision %s is active after 5", rev)
+				t.Errorf("revision %s is active, want 5", rev)
 			}
 		})
 	}
@@ -342,21 +304,16 @@ func TestReplayedPolls(t *testing.T) {
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	eventually(t, "a parked poll", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.parked > 0 })
 	p.set(func() { p.denied = true })
 	eventually(t, "the bouncer to notice", func() bool { return b.bundles.Progress().Denied })
 	if s := b.reporter.Status(t.Context(), 0); s.Gatehouse.Status != "degraded" || s.Bundles["authz"].HTTPCode != "401" {
-		t.Errorf("the status is %+v", s)
+		t.Errorf("the status is %+v, want degraded by a 401", s)
 	}
-	if got := fetch(t, "GET", b.url+"/open", nil); got.status != 200 {
-		t.Errorf("an open path: %d", got.status)
-	}
+	wantAnswer(t, "with a revoked token", fetch(t, "GET", b.url+"/open", nil), 200)
 	p.set(func() { p.denied = false })
-	p.publish(policySet{revision: 2, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
 }
 
 // Decisions that could not be shipped are shipped later, each once, also after a restart.
@@ -365,16 +322,15 @@ func TestDecisionLogSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	p.publish(enforcing(allowAll))
 	dir := t.TempDir()
-	here := func(c *Config) { c.DataDir = dir }
-	b := start(t, p, app.URL, here).at(t, 1)
+	b := start(t, p, app.URL, inDir(dir)).at(t, 1)
 	p.set(func() { p.logsDown = true })
 	for i := range 50 {
 		fetch(t, "GET", fmt.Sprintf("%s/%d", b.url, i), nil)
 	}
 	b.stop()
-	b = start(t, p, app.URL, here).at(t, 1)
+	b = start(t, p, app.URL, inDir(dir)).at(t, 1)
 	for i := range 50 {
 		fetch(t, "GET", fmt.Sprintf("%s/%d", b.url, 50+i), nil)
 	}
@@ -382,7 +338,7 @@ func TestDecisionLogSurvivesRestart(t *testing.T) {
 	ids, paths := map[string]bool{}, map[string]bool{}
 	for _, e := range p.logged(100) {
 		ids[e["decision_id"].(string)] = true
-		paths[e["input"].(map[string]any)["resource"].(map[string]any)["path"].(string)] = true
+		paths[field(e, "input", "resource", "path").(string)] = true
 	}
 	if len(ids) != 100 || len(paths) != 100 {
 		t.Errorf("%d decisions on %d paths arrived, want 100 of each", len(ids), len(paths))
@@ -390,18 +346,15 @@ func TestDecisionLogSurvivesRestart(t *testing.T) {
 	eventually(t, "the spool to be empty", func() bool { return b.journal.Spool.Depth() == 0 })
 }
 
+// The audit level of a resource decides what the log keeps of a request. No level keeps credentials.
 func TestAuditLevels(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	var set policySet
-	set.revision, set.mode = 1, "enforce"
+	set := enforcing(allowAll)
 	set.config = map[string]any{"headers": []string{"x-channel"}}
 	for i, level := range []string{"none", "basic", "detailed"} {
 		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
 	}
-	set.controls = []control{{id: 1, source: allowAll}}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	for _, level := range []string{"none", "basic", "detailed"} {
 		fetch(t, "GET", b.url+"/"+level+"?token=canary", func(r *http.Request) {
 			r.Header.Set("Authorization", "Bearer canary-token")
@@ -411,19 +364,19 @@ func TestAuditLevels(t *testing.T) {
 	}
 	events := p.logged(3)
 	if events[0]["input"] != nil || events[0]["requested_by"] != nil {
-		t.Errorf("level none tells of the caller: %v", events[0])
+		t.Errorf("level none: %v, want nothing of the caller", events[0])
 	}
-	// Below detailed the input is kept for replay alone, redacted in the same way.
-	if in := events[1]["input"].(map[string]any); in["resource"].(map[string]any)["path"] != "/basic" || strings.Contains(fmt.Sprint(in), "canary") {
-		t.Errorf("level basic: %v", in)
-	} else if h, ok := in["request"].(map[string]any)["headers"].(map[string]any); !ok || h["x-channel"] != "web" {
-		t.Errorf("level basic: a replay has no input.request, which the control did not read: %v", in)
+	// Level basic keeps the input for replay only, redacted in the same way.
+	if in := events[1]["input"].(map[string]any); field(in, "resource", "path") != "/basic" || strings.Contains(fmt.Sprint(in), "canary") {
+		t.Errorf("level basic: %v, want the path and no secret", in)
+	} else if h, ok := field(in, "request", "headers").(map[string]any); !ok || h["x-channel"] != "web" {
+		t.Errorf("level basic: %v, want input.request for replay, although no control read it", in)
 	}
 	in := events[2]["input"].(map[string]any)
-	if h := in["request"].(map[string]any)["headers"].(map[string]any); len(h) != 1 || h["x-channel"] != "web" {
-		t.Errorf("level detailed: %v", in)
+	if h := field(in, "request", "headers").(map[string]any); len(h) != 1 || h["x-channel"] != "web" {
+		t.Errorf("level detailed: %v, want the configured header alone", in)
 	}
 	if all := fmt.Sprint(events); strings.Contains(all, "canary-") {
-		t.Errorf("a credential is in the log: %s", all)
+		t.Errorf("the log is %s, want no credential in it", all)
 	}
 }

@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,19 +35,15 @@ func TestLargeAnswers(t *testing.T) {
 			h := w.Header()
 			h.Set("Content-Type", kind)
 			h.Set("X-Secret", "canary")
-			body := []byte(doc)
+			body := doc
 			if zip {
-				var packed bytes.Buffer
-				z := gzip.NewWriter(&packed)
-				_, _ = z.Write(body)
-				_ = z.Close()
 				h.Set("Content-Encoding", "gzip")
-				body = packed.Bytes()
+				body = gzipped(doc)
 			}
 			if known {
 				h.Set("Content-Length", fmt.Sprint(len(body)))
 			}
-			_, _ = w.Write(body)
+			_, _ = io.WriteString(w, body)
 		}
 	}
 	large, most, over := rowsOf(3<<20), rowsOf(bodies.MaxMasked-256), rowsOf(bodies.MaxMasked+4096)
@@ -61,7 +55,7 @@ func TestLargeAnswers(t *testing.T) {
 		for what, tc := range map[string]struct {
 			h      http.HandlerFunc
 			status int
-			says   string
+			text   string // in the body
 		}{
 			"large":             {sends("application/json", large, false, true), 200, ""},
 			"large, in chunks":  {sends("application/json", large, false, false), 200, ""},
@@ -71,7 +65,7 @@ func TestLargeAnswers(t *testing.T) {
 			"more, in chunks":   {sends("application/json", over, false, false), 502, `"path_mask"`},
 			"a bomb":            {sends("application/json", over+strings.Repeat(" ", 64<<20), true, true), 502, `"path_mask"`},
 			"large and broken":  {sends("application/json", large[:len(large)-2], false, false), 502, "could not be masked"},
-			"a document behind": {sends("application/json", large+`{"rows":[{"ssn":"canary"}]}`, false, false), 502, "could not be masked"},
+			"a second document": {sends("application/json", large+`{"rows":[{"ssn":"canary"}]}`, false, false), 502, "could not be masked"},
 			"not UTF-8":         {sends("application/json", large[:len(large)-3]+",\"\xff canary\"]}", false, false), 502, "could not be masked"},
 			"no JSON":           {sends("text/plain", large, false, false), 502, "could not be masked"},
 			"cut off": {func(w http.ResponseWriter, r *http.Request) {
@@ -82,14 +76,14 @@ func TestLargeAnswers(t *testing.T) {
 		} {
 			answer.Store(&tc.h)
 			got := fetch(t, "GET", b.url+"/x", nil)
-			if got.status != tc.status || strings.Contains(got.body, "canary") || strings.Contains(fmt.Sprint(got.header), "canary") && source == both || tc.says != "" && !strings.Contains(got.body, tc.says) && !strings.Contains(got.body, strings.ReplaceAll(tc.says, `"`, `\"`)) {
-				t.Errorf("%s, %s: %d %.300s", name, what, got.status, got.body)
+			if got.status != tc.status || strings.Contains(got.body, "canary") || strings.Contains(fmt.Sprint(got.header), "canary") && source == both || tc.text != "" && !strings.Contains(got.body, tc.text) && !strings.Contains(got.body, strings.ReplaceAll(tc.text, `"`, `\"`)) {
+				t.Errorf("%s, %s: %s, want %d %s and no secret", name, what, got, tc.status, tc.text)
 			}
 			if tc.status == 200 && (!json.Valid([]byte(got.body)) || len(got.body) < 2<<20 || strings.Contains(got.body, "bea@") != (source == paths) || got.header.Get("Content-Length") != fmt.Sprint(len(got.body))) {
-				t.Errorf("%s, %s: %d bytes, %v: %.300s", name, what, len(got.body), got.header, got.body)
+				t.Errorf("%s, %s: %s %v, %d bytes, want a large JSON document of the announced length", name, what, got, got.header, len(got.body))
 			}
 			if m, d := b.bodies.InMemory(), b.bodies.OnDisk(); m != 0 || d != 0 {
-				t.Errorf("%s, %s: %d bytes of memory and %d on disk are not given back", name, what, m, d)
+				t.Errorf("%s, %s: %d bytes in memory and %d on disk stay reserved, want 0", name, what, m, d)
 			}
 		}
 	}
@@ -104,9 +98,7 @@ func TestConcurrentLargeAnswers(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, doc)
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package paths\n\nallow := true\n\nmask := {\"rows.*.ssn\": \"last4\", \"pii:emails\": \"remove\"}\n"}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing("package paths\n\nallow := true\n\nmask := {\"rows.*.ssn\": \"last4\", \"pii:emails\": \"remove\"}\n"), nil)
 	end, watched := make(chan struct{}), make(chan int64)
 	go func() {
 		most := int64(0)
@@ -124,22 +116,22 @@ func TestConcurrentLargeAnswers(t *testing.T) {
 	for range 12 {
 		all.Go(func() {
 			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || strings.Contains(got.body, "canary") {
-				t.Errorf("%d %.300s", got.status, got.body)
+				t.Errorf("%s, want 200 and no secret", got)
 			}
 		})
 	}
 	all.Wait()
 	close(end)
 	if most, bound := <-watched, int64(maskbody.LargeMaskers*maskbody.CopiesForPrivacy*(4<<20+4096)); most > bound {
-		t.Errorf("%d bytes were in memory at once, more than %d", most, bound)
+		t.Errorf("%d bytes were in memory at once, want at most %d", most, bound)
 	}
-	// Without room the refusal names the limit, and nothing is handed on.
+	// Without room the refusal names the limit, and nothing of the answer passes.
 	room := b.bodies.Room()
 	if !room.Grow(bodies.MaxHeld) {
-		t.Fatal("there is no room")
+		t.Fatal("the room for bodies is in use, want all of it free")
 	}
 	defer room.Release()
 	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 503 || !strings.Contains(got.body, "all_bodies") || strings.Contains(got.body, "canary") {
-		t.Errorf("%d %.300s", got.status, got.body)
+		t.Errorf("without room: %s, want 503 all_bodies and no secret", got)
 	}
 }

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
@@ -38,11 +36,13 @@ var personal = map[string][2]string{
 	"phones":    {"call (415) 555-2671 now", "call [redacted] now"},
 }
 
+// chatChunk returns an event with a part of a model's answer.
 func chatChunk(s string) string {
 	text, _ := json.Marshal(s)
 	return `data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":` + string(text) + "},\"finish_reason\":null}]}\n\n"
 }
 
+// chatText returns the text of the events of a model's answer.
 func chatText(t testing.TB, body string) (text string) {
 	t.Helper()
 	for line := range strings.Lines(body) {
@@ -84,7 +84,7 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 	})
 	p := newPlane(t)
 	p.discard = true
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
+	p.publish(enforcing(maskPII))
 	b := start(t, p, app.URL, nil).at(t, 1)
 	const end = "data: [DONE]\n\n"
 	check := func(name, want string, cuts []int) {
@@ -96,7 +96,7 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 				text = chatText(t, got.body)
 			}
 			if got.status != 200 || text != want {
-				t.Errorf("%s cut at %d: %d %q, want %q", name, n, got.status, got.body, want)
+				t.Errorf("%s cut at %d: %s, want 200 %q", name, n, got, want)
 			}
 		}
 	}
@@ -131,8 +131,8 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 	}
 }
 
-// The first token is forwarded within 50 ms, and each further one as soon as the next shows that it
-// does not begin personal data.
+// The first token is forwarded before the application sends the next, and each further one as soon as
+// the next shows that it does not begin personal data.
 func TestFirstToken(t *testing.T) {
 	next := make(chan string)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -144,59 +144,44 @@ func TestFirstToken(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
-	best := time.Hour
-	for range 5 {
-		next = make(chan string)
-		resp, err := http.Get(b.url + "/v1/chat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(resp.Body)
-		sent := time.Now()
-		next <- "Hello"
-		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "Hello") {
-			t.Fatalf("%q %v", line, err)
-		}
-		best = min(best, time.Since(sent))
-		next <- " there, bea"
-		next <- "@exam"
-		next <- "ple.com and others"
-		close(next)
-		rest, _ := io.ReadAll(lines)
-		resp.Body.Close()
-		if got := chatText(t, string(rest)); got != " there, [redacted] and others" {
-			t.Errorf("%q", got)
-		}
+	_, b := startPublished(t, app.URL, enforcing(maskPII), nil)
+	resp, err := http.Get(b.url + "/v1/chat")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("the first token went on after %s", best)
-	if best > 50*time.Millisecond {
-		t.Errorf("the first token went on after %s", best)
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	next <- "Hello"
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "Hello") {
+		t.Fatalf("the first line is %q %v, want Hello in it", line, err)
+	}
+	next <- " there, bea"
+	next <- "@exam"
+	next <- "ple.com and others"
+	close(next)
+	rest, _ := io.ReadAll(lines)
+	if got, want := chatText(t, string(rest)), " there, [redacted] and others"; got != want {
+		t.Errorf("the rest is %q, want %q", got, want)
 	}
 }
 
-// Answers that are larger than the memory limit, compressed, or of an unknown type.
+// An answer that is larger than the memory limit or compressed is masked. An answer of a type that
+// cannot be read does not pass.
 func TestAnswersWithPersonalData(t *testing.T) {
 	var h atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*h.Load())(w, r) })
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(maskPII), nil)
 	row := `{"email": "bea@example.com", "text": "nothing here"},`
 	large := "[" + strings.Repeat(row, 3*maskbody.MaxHeld/len(row)) + "0]"
 	send := func(kind, body string, zip bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
-			if !zip {
-				_, _ = io.WriteString(w, body)
-				return
+			answer := body
+			if zip {
+				w.Header().Set("Content-Encoding", "gzip")
+				answer = gzipped(body)
 			}
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			_, _ = io.WriteString(z, body)
-			_ = z.Close()
+			_, _ = io.WriteString(w, answer)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -232,10 +217,10 @@ func TestAnswersWithPersonalData(t *testing.T) {
 		h.Store(&tc.h)
 		got := fetch(t, "GET", b.url+"/x", nil)
 		if got.status != tc.want || tc.want == 200 && got.body != tc.body || strings.Contains(got.body, "bea@") {
-			t.Errorf("%s: %d %.300q", name, got.status, got.body)
+			t.Errorf("%s: %s, want %d %.300q", name, got, tc.want, tc.body)
 		}
 	}
-	// Large and broken: the connection breaks, and nothing in clear passed.
+	// For a large broken answer the connection breaks, and nothing passes in clear.
 	bad := send("application/json", large[:len(large)-2]+"bea@example.com", false)
 	h.Store(&bad)
 	resp, err := http.Get(b.url + "/x")
@@ -244,7 +229,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(body), "bea@") {
-		t.Errorf("a large broken answer passed: %v", err)
+		t.Errorf("a large broken answer: %d bytes and %v, want an error and nothing in clear", len(body), err)
 	}
 }
 
@@ -255,11 +240,9 @@ func TestRequestMasks(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"got":%q,"length":%d,"digest":%q,"own":"me@example.com"}`, body, r.ContentLength, r.Header.Get("Content-Digest"))
 	})
-	p := newPlane(t)
 	const source = "package requests\n\nallow := true\n\nmask := {\"request:pii:emails\": \"redact\", \"request:secret\": \"remove\"}\n"
 	const reading = "package reading\n\nallow if input.llm.model != \"bad\"\n\nallow if not input.llm\n"
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}, {id: 2, source: reading, resource: 5}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}, {id: 2, source: reading, resource: 5}}}, nil)
 	for name, tc := range map[string]struct {
 		kind, body, want string
 		status           int
@@ -267,22 +250,22 @@ func TestRequestMasks(t *testing.T) {
 		"JSON":        {"application/json", `{"secret":1,"messages":["bea@example.com"]}`, `{\"messages\":[\"[redacted]\"]}`, 200},
 		"nothing":     {"application/json", "", "", 200},
 		"broken":      {"application/json", `{"secret":1`, "", 422},
-		"text":        {"text/plain", "bea@example.com", "", 422}, // a path means nothing there
+		"text":        {"text/plain", "bea@example.com", "", 422}, // a text has no paths
 		"a picture":   {"image/png", "\x89PNG", "", 422},
 		"too large":   {"application/json", `{"x":"` + strings.Repeat("x", bodies.MaxBody) + `"}`, "", 413},
 		"JSON hidden": {"text/plain", `{"secret":1,"x":"bea@example.com"}`, `{\"x\":\"[redacted]\"}`, 200},
 	} {
 		got := post(t, b.url+"/x", tc.kind, tc.body, func(r *http.Request) {
 			r.Header.Set("Content-Digest", "x")
-			if tc.status == 413 { // who sends on may be cut off before reading the answer
+			if tc.status == 413 { // a client that sends on may lose the connection before it reads the answer
 				r.Header.Set("Expect", "100-continue")
 			}
 		})
 		if got.status != tc.status || tc.status == 200 && (!strings.Contains(got.body, `"got":"`+tc.want+`"`) || !strings.Contains(got.body, "me@example.com")) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+			t.Errorf("%s: %s, want %d %s", name, got, tc.status, tc.want)
 		}
 		if tc.status == 200 && tc.body != "" && !strings.Contains(got.body, `"digest":""`) {
-			t.Errorf("%s: the digest of other bytes went on", name)
+			t.Errorf("%s: %s, want no digest of the unmasked body", name, got)
 		}
 	}
 }

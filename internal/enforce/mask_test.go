@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,6 +23,7 @@ func chunked(status int, kind, encoding string) http.HandlerFunc {
 	}
 }
 
+// twoTypes answers with two media types.
 func twoTypes(one, other, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = []string{one, other}
@@ -50,15 +49,10 @@ func wide(s string, big bool) string {
 	return b.String()
 }
 
+// A mask by path applies to every JSON answer. An answer that cannot be masked does not pass, and the
+// application cannot answer with a part, or with "not modified".
 func TestMasks(t *testing.T) {
 	const secret = `{"name":"Ann","ssn":"123-45-6789","card":{"number":"4111111111111111","brand":"visa"},"notes":"canary"}`
-	zipped := func(s string) string {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write([]byte(s))
-		_ = z.Close()
-		return b.String()
-	}
 	send := func(status int, head map[string]string, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for k, v := range head {
@@ -76,13 +70,13 @@ func TestMasks(t *testing.T) {
 	cases := map[string]struct {
 		h      http.HandlerFunc
 		want   int
-		masked bool // the masked document comes; otherwise no document
+		masked bool // the client gets the masked document; otherwise no document
 	}{
 		"json":                {send(200, js, secret), 200, true},
 		"json with a charset": {send(200, map[string]string{"Content-Type": "application/json; charset=UTF-8"}, secret), 200, true},
 		"a +json type":        {send(200, map[string]string{"Content-Type": "application/problem+json"}, secret), 200, true},
 		"an error in json":    {send(404, js, secret), 404, true},
-		"gzip unasked":        {send(200, with("Content-Encoding", "gzip"), zipped(secret)), 200, true},
+		"gzip unasked":        {send(200, with("Content-Encoding", "gzip"), gzipped(secret)), 200, true},
 		"in pieces": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			for _, c := range []byte(secret) {
@@ -91,10 +85,10 @@ func TestMasks(t *testing.T) {
 			}
 		}, 200, true},
 		"gzip that is none": {send(200, with("Content-Encoding", "gzip"), secret), 502, false},
-		"gzip and more":     {send(200, with("Content-Encoding", "gzip"), zipped(secret)+secret), 502, false},
-		"two encodings":     {send(200, with("Content-Encoding", "gzip, br"), zipped(secret)), 502, false},
+		"gzip and more":     {send(200, with("Content-Encoding", "gzip"), gzipped(secret)+secret), 502, false},
+		"two encodings":     {send(200, with("Content-Encoding", "gzip, br"), gzipped(secret)), 502, false},
 		"brotli":            {send(200, with("Content-Encoding", "br"), secret), 502, false},
-		"gzip bomb":         {send(200, with("Content-Encoding", "gzip"), zipped(huge)), 502, false},
+		"gzip bomb":         {send(200, with("Content-Encoding", "gzip"), gzipped(huge)), 502, false},
 		"too large":         {send(200, js, huge), 502, false},
 		"json as text":      {send(200, map[string]string{"Content-Type": "text/plain"}, secret), 502, false},
 		"json as html":      {send(200, map[string]string{"Content-Type": "text/html"}, secret), 502, false},
@@ -146,9 +140,7 @@ func TestMasks(t *testing.T) {
 		w.Header().Set("Digest", "x")
 		(*handler.Load())(w, r)
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskSSN}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(maskSSN), nil)
 	const want = `{"name":"Ann","ssn":"****6789","card":{"number":"[redacted]","brand":"visa"}}`
 	for name, tc := range cases {
 		handler.Store(&tc.h)
@@ -162,26 +154,27 @@ func TestMasks(t *testing.T) {
 			got := app.take()[0].Header
 			all := fmt.Sprint(answer.header) + answer.body
 			if answer.status != tc.want || strings.Contains(all, "canary") || strings.Contains(all, "123-45") || strings.Contains(all, "411111") {
-				t.Errorf("%s %s: %d %.200s, want %d", method, name, answer.status, all, tc.want)
+				t.Errorf("%s: %s %v, want %d and no secret", name, answer, answer.header, tc.want)
 			}
 			if tc.masked && answer.body != want {
-				t.Errorf("%s %s: %q, want %q", method, name, answer.body, want)
+				t.Errorf("%s: %s, want %q", name, answer, want)
 			}
 			if tc.masked && (answer.header.Get("Etag") != "" || answer.header.Get("Digest") != "" || answer.header.Get("Content-Md5") != "" || answer.header.Get("Content-Length") != fmt.Sprint(len(want))) {
-				t.Errorf("%s %s: the header tells of other bytes: %v", method, name, answer.header)
+				t.Errorf("%s: %s %v, want no digest of the unmasked body, and the length of the masked one", name, answer, answer.header)
 			}
 			if got.Get("Accept-Encoding") != "identity" || got.Get("Range") != "" || got.Get("If-None-Match") != "" || got.Get("If-Modified-Since") != "" {
-				t.Errorf("%s %s: the application was asked with %v", method, name, got)
+				t.Errorf("%s %s: the application gets %v, want a request for a whole plain answer", method, name, got)
 			}
 		}
 	}
 	plain := send(200, js, secret)
 	handler.Store(&plain)
 	if head := fetch(t, "HEAD", b.url+"/x", nil); head.status != 200 || head.header.Get("Content-Length") != "" || head.header.Get("Etag") != "" {
-		t.Errorf("HEAD: %d %v", head.status, head.header)
+		t.Errorf("%s %v, want 200 without length and ETag", head, head.header)
 	}
 }
 
+// Shadow mode records the masks, and sends the answer unchanged.
 func TestMaskInShadowChangesNothing(t *testing.T) {
 	const body = `{"ssn":"123-45-6789"}`
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -189,13 +182,11 @@ func TestMaskInShadowChangesNothing(t *testing.T) {
 		w.Header().Set("Etag", `"x"`)
 		fmt.Fprint(w, body)
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{{id: 1, source: maskSSN}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "shadow", controls: []control{{id: 1, source: maskSSN}}}, nil)
 	if got := fetch(t, "GET", b.url+"/x", nil); got.body != body || got.header.Get("Etag") != `"x"` {
-		t.Errorf("in shadow: %q %v", got.body, got.header)
+		t.Errorf("in shadow: %s %v, want it unchanged", got, got.header)
 	}
-	if e := p.logged(1)[0]; e["custom"].(map[string]any)["outcome"] != "SHADOW_WOULD_MASK" || len(e["result"].(map[string]any)["mask"].([]any)) != 3 {
-		t.Errorf("the log says %v", e)
+	if e := p.logged(1)[0]; field(e, "custom", "outcome") != "SHADOW_WOULD_MASK" || len(field(e, "result", "mask").([]any)) != 3 {
+		t.Errorf("the event is %v, want SHADOW_WOULD_MASK with 3 masks", e)
 	}
 }

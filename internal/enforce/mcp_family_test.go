@@ -14,9 +14,9 @@ import (
 // the server.
 func TestNoMessageIsOverlooked(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
-	var came executed
+	var reached executed
 	b := startWithTemplates(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		came.add(r.Method)
+		reached.add(r.Method)
 		_, _ = w.Write([]byte("{}"))
 	}))
 	spelled := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(call) }
@@ -87,8 +87,8 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 				r.Header.Del("Content-Type")
 			}
 		})
-		if n := len(came.take()); n != 0 {
-			t.Errorf("%s: %d came: %d %s", name, n, got.status, got.body)
+		if n := len(reached.take()); n != 0 {
+			t.Errorf("%s: %s, %d requests reached the server, want none", name, got, n)
 		}
 	}
 }
@@ -98,7 +98,6 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 // read messages in WebSockets. Other applications keep theirs.
 func TestNoWebSocketToTools(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
 	policies := policySet{
 		revision: 1, mode: "enforce",
 		resources: []target.Resource{
@@ -111,8 +110,7 @@ func TestNoWebSocketToTools(t *testing.T) {
 			{id: 2, source: "package prompts\n\ndeny if input.llm.unreadable\n", resource: 7},
 		},
 	}
-	p.publish(policies)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, policies, nil)
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	handshake := func(path, body string, fields ...string) reply {
 		return fetch(t, "GET", b.url+path, func(r *http.Request) {
@@ -131,7 +129,7 @@ func TestNoWebSocketToTools(t *testing.T) {
 	for _, tc := range []struct {
 		name, path, body string
 		fields           []string
-		notJSON          bool
+		opens            bool
 	}{
 		{"a tool server", "/mcp", "", nil, false},
 		{"a tool server, with a ping", "/mcp", ping, []string{"Content-Type", "application/json"}, false},
@@ -143,14 +141,13 @@ func TestNoWebSocketToTools(t *testing.T) {
 	} {
 		app.take()
 		got := handshake(tc.path, tc.body, tc.fields...)
-		if came := len(app.take()); (came == 1) != tc.notJSON || !tc.notJSON && got.status != 403 {
-			t.Errorf("%s: %d came, %d %s", tc.name, came, got.status, got.body)
+		if n := len(app.take()); (n == 1) != tc.opens || !tc.opens && got.status != 403 {
+			t.Errorf("%s: %s, %d requests reached the server, want it to open: %v", tc.name, got, n, tc.opens)
 		}
 	}
 	policies.revision, policies.mode = 2, "shadow"
-	p.publish(policies)
-	b.at(t, 2)
+	p.deploy(b, policies)
 	if handshake("/mcp", ""); len(app.take()) != 1 {
-		t.Error("shadow mode keeps a socket back")
+		t.Error("in shadow: the handshake did not reach the server")
 	}
 }

@@ -44,7 +44,7 @@ func toolServer(describe string, opts *sdk.StreamableHTTPOptions) http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
 	for _, name := range []string{"search", "delete_user", "mail"} {
 		sdk.AddTool(s, &sdk.Tool{Name: name, Description: describe + name}, func(_ context.Context, _ *sdk.CallToolRequest, in toolInput) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s did %d, told bea@example.com", name, in.N)}}}, nil, nil
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s did %d, mail to bea@example.com", name, in.N)}}}, nil, nil
 		})
 	}
 	s.AddPrompt(&sdk.Prompt{Name: "greet"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
@@ -63,16 +63,29 @@ func (v vouched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-var mcpResource = target.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
+// connect opens a session of a real client in a version of the protocol.
+func connect(ctx context.Context, t *testing.T, b *running, as vouched, version string) *sdk.ClientSession {
+	t.Helper()
+	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+	s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: as}}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
+var mcpResource = rego.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
+
+// guarded returns a set with the control guard, and extra ones, for an MCP server.
 func guarded(revision int, mode string, extra ...control) policySet {
 	return policySet{
-		revision: revision, mode: mode, resources: []target.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
-		config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
+		revision: revision, mode: mode, resources: []rego.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
+		config: loopbackProxies(),
 	}
 }
 
-// A real client and a real server, in each protocol version and with both forms of answers.
+// A real client works with a real server, in each protocol version and with both forms of answers, and
+// a tool that a control refuses does not run.
 func TestMCPWithRealPeers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version string
@@ -85,19 +98,13 @@ func TestMCPWithRealPeers(t *testing.T) {
 		for _, mode := range []string{"enforce", "shadow"} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				app := newApplication(t, toolServer("", &tc.opts).ServeHTTP)
-				p := newPlane(t)
-				p.publish(guarded(1, mode, control{id: 2, source: "package m\n\nallow := true\n\nmask contains \"pii:emails\"\n", resource: 5}))
-				b := start(t, p, app.URL, nil).at(t, 1)
+				_, b := startPublished(t, app.URL, guarded(1, mode, control{id: 2, source: "package m\n\nallow := true\n\nmask contains \"pii:emails\"\n", resource: 5}), nil)
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 				defer cancel()
 				session := func(user, groups string) *sdk.ClientSession {
-					c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-					s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{user, groups}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := connect(ctx, t, b, vouched{user, groups}, tc.version)
 					if got := s.InitializeResult().ProtocolVersion; got != tc.version {
-						t.Errorf("speaks %s", got)
+						t.Errorf("the session has version %s, want %s", got, tc.version)
 					}
 					return s
 				}
@@ -118,42 +125,42 @@ func TestMCPWithRealPeers(t *testing.T) {
 				}
 				want := []string{"delete_user", "mail", "search"}
 				if got := tools(admin); !slices.Equal(got, want) {
-					t.Errorf("an admin sees %v", got)
+					t.Errorf("an admin lists %v, want %v", got, want)
 				}
 				if enforced {
 					want = want[1:]
 				}
 				if got := tools(staff); !slices.Equal(got, want) {
-					t.Errorf("staff sees %v", got)
+					t.Errorf("staff lists %v, want %v", got, want)
 				}
-				told := "search did 3, told bea@example.com"
+				text := "search did 3, mail to bea@example.com"
 				if enforced {
-					told = "search did 3, told [redacted]"
+					text = "search did 3, mail to [redacted]"
 				}
 				res, err := staff.CallTool(ctx, &sdk.CallToolParams{Name: "search", Arguments: map[string]any{"n": 3}})
-				if err != nil || res.Content[0].(*sdk.TextContent).Text != told {
-					t.Errorf("a call that is granted: %v %v", res, err)
+				if err != nil || res.Content[0].(*sdk.TextContent).Text != text {
+					t.Errorf("a permitted call: %v %v, want %q", res, err, text)
 				}
 				for _, call := range []*sdk.CallToolParams{{Name: "delete_user"}, {Name: "mail", Arguments: map[string]any{"n": 6}}} {
 					_, err := staff.CallTool(ctx, call)
 					var rpc *jsonrpc.Error
 					switch {
 					case !enforced && err != nil:
-						t.Errorf("in shadow: %v", err)
+						t.Errorf("%s in shadow: %v, want no error", call.Name, err)
 					case enforced && (!errors.As(err, &rpc) || rpc.Code != -32001):
-						t.Errorf("%s: %v", call.Name, err)
+						t.Errorf("%s: %v, want code -32001", call.Name, err)
 					}
 				}
 				if _, err := admin.CallTool(ctx, &sdk.CallToolParams{Name: "delete_user"}); err != nil {
-					t.Errorf("an admin deletes: %v", err)
+					t.Errorf("delete_user by an admin: %v, want no error", err)
 				}
 				if tc.version < "2026" {
 					if err := staff.Ping(ctx, nil); err != nil {
-						t.Errorf("after a refusal the session is gone: %v", err)
+						t.Errorf("a ping after a refusal: %v, want no error", err)
 					}
 				}
 				if _, err := staff.GetPrompt(ctx, &sdk.GetPromptParams{Name: "greet"}); err != nil {
-					t.Errorf("a prompt: %v", err)
+					t.Errorf("a prompt: %v, want no error", err)
 				}
 			})
 		}
@@ -179,9 +186,7 @@ func TestMCPRefusals(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
-	p := newPlane(t)
-	p.publish(guarded(1, "enforce"))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, guarded(1, "enforce"), nil)
 	call := func(method, rest string) string {
 		return `{"jsonrpc":"2.0","id":"a\"1","method":"` + method + `"` + rest + `}`
 	}
@@ -191,42 +196,37 @@ func TestMCPRefusals(t *testing.T) {
 		status int
 		want   string // within the answer
 	}{
-		"granted":           {call("tools/call", `,"params":{"name":"search"}`), nil, 200, `"result"`},
-		"denied":            {call("tools/call", `,"params":{"name":"delete_x"}`), nil, 200, `{"jsonrpc":"2.0","id":"a\"1","error":{"code":-32001,"message":"the tool \"delete_x\" deletes","data":{"error":"access_denied","decision_id":"`},
-		"denied unanswered": {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete_x"}}`, nil, 403, `{"jsonrpc":"2.0","error":{"code":-32001`},
-		"mismatch":          {call("tools/call", `,"params":{"name":"delete_x"}`), []string{"Mcp-Name", "search"}, 400, `"code":-32020`},
-		"no header":         {call("tools/list", ""), []string{"Mcp-Protocol-Version", "2026-07-28"}, 400, `"code":-32020`},
-		"a batch":           {"[" + call("ping", "") + "]", nil, 400, `"code":-32600`},
-		"bad params":        {call("tools/call", `,"params":{"name":1}`), nil, 400, `"id":"a\"1","error":{"code":-32602`},
-		"unknown":           {call("tools/destroy", ""), nil, 200, `"code":-32001`},
-		"foreign page":      {call("tools/list", ""), []string{"Origin", "https://evil.example"}, 403, `foreign_origin`},
-		"a page's own null": {call("tools/list", ""), []string{"Origin", "null"}, 403, `foreign_origin`},
-		"own page":          {call("tools/list", ""), []string{"Origin", b.url}, 200, `"result"`},
-		"ping":              {call("ping", ""), []string{"X-Auth-Request-User", ""}, 200, `"result"`},
-		"a notification":    {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"X-Auth-Request-User", ""}, 200, `"result"`},
-		"nobody":            {call("tools/list", ""), []string{"X-Auth-Request-User", ""}, 200, `"not at all"`},
-		"an answer":         {`{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 200, `"result"`},
-		"discover":          {call("server/discover", ""), nil, 200, `"result"`},
-		"listen":            {call("subscriptions/listen", ""), nil, 200, `"result"`},
-		"broken":            {`{"jsonrpc":`, nil, 400, `body_malformed`},
-		"a member twice":    {`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`, nil, 400, `body_malformed`},
+		"granted":                  {call("tools/call", `,"params":{"name":"search"}`), nil, 200, `"result"`},
+		"denied":                   {call("tools/call", `,"params":{"name":"delete_x"}`), nil, 200, `{"jsonrpc":"2.0","id":"a\"1","error":{"code":-32001,"message":"the tool \"delete_x\" deletes","data":{"error":"access_denied","decision_id":"`},
+		"denied, without an id":    {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete_x"}}`, nil, 403, `{"jsonrpc":"2.0","error":{"code":-32001`},
+		"mismatch":                 {call("tools/call", `,"params":{"name":"delete_x"}`), []string{"Mcp-Name", "search"}, 400, `"code":-32020`},
+		"no header":                {call("tools/list", ""), []string{"Mcp-Protocol-Version", "2026-07-28"}, 400, `"code":-32020`},
+		"a batch":                  {"[" + call("ping", "") + "]", nil, 400, `"code":-32600`},
+		"bad params":               {call("tools/call", `,"params":{"name":1}`), nil, 400, `"id":"a\"1","error":{"code":-32602`},
+		"unknown":                  {call("tools/destroy", ""), nil, 200, `"code":-32001`},
+		"foreign page":             {call("tools/list", ""), []string{"Origin", "https://evil.example"}, 403, `foreign_origin`},
+		"a page without an origin": {call("tools/list", ""), []string{"Origin", "null"}, 403, `foreign_origin`},
+		"own page":                 {call("tools/list", ""), []string{"Origin", b.url}, 200, `"result"`},
+		"ping":                     {call("ping", ""), []string{"X-Auth-Request-User", ""}, 200, `"result"`},
+		"a notification":           {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"X-Auth-Request-User", ""}, 200, `"result"`},
+		"anonymous":                {call("tools/list", ""), []string{"X-Auth-Request-User", ""}, 200, `"not at all"`},
+		"an answer":                {`{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 200, `"result"`},
+		"discover":                 {call("server/discover", ""), nil, 200, `"result"`},
+		"listen":                   {call("subscriptions/listen", ""), nil, 200, `"result"`},
+		"broken":                   {`{"jsonrpc":`, nil, 400, `body_malformed`},
+		"a member twice":           {`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`, nil, 400, `body_malformed`},
 	} {
 		got := rpc(t, b.url, tc.body, tc.head...)
-		if got.status != tc.status || !strings.Contains(got.body, tc.want) {
-			t.Errorf("%s: %d %s, want %d %s", name, got.status, got.body, tc.status, tc.want)
-		}
+		wantAnswer(t, name, got, tc.status, tc.want)
 		if !json.Valid([]byte(got.body)) {
-			t.Errorf("%s: no JSON: %s", name, got.body)
+			t.Errorf("%s: %s, want JSON", name, got)
 		}
 	}
 	// A ping to another application gives no access.
 	q := guarded(2, "enforce")
 	q.resources, q.controls = nil, []control{{id: 1, source: guard}}
-	p.publish(q)
-	b.at(t, 2)
-	if got := rpc(t, b.url, call("ping", ""), "X-Auth-Request-User", ""); !strings.Contains(got.body, "-32001") {
-		t.Errorf("a ping elsewhere: %s", got.body)
-	}
+	p.deploy(b, q)
+	wantAnswer(t, "a ping to another application", rpc(t, b.url, call("ping", ""), "X-Auth-Request-User", ""), 200, "-32001")
 }
 
 // Lists of tools that the bouncer cannot read are not forwarded, also in a resumed stream.
@@ -248,14 +248,12 @@ func TestToolLists(t *testing.T) {
 	answers["broken"] = send("application/json", list[:50])
 	answers["twice"] = send("application/json", strings.Replace(list, `"result"`, `"Result":{},"result"`, 1))
 	answers["page"] = send("text/html", "<p>delete_user</p>")
-	p := newPlane(t)
-	p.publish(guarded(1, "enforce"))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, guarded(1, "enforce"), nil)
 	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	for name, want := range map[string]int{"json": 200, "events": 200, "text": 502, "broken": 502, "twice": 502} {
 		got := rpc(t, b.url, ask, "Case", name)
 		if got.status != want || strings.Contains(got.body, "delete_user") || want == 200 && !strings.Contains(got.body, `{"tools":[{"name":"search"}]}`) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+			t.Errorf("%s: %s, want %d without delete_user", name, got, want)
 		}
 	}
 	get := func(name string) reply {
@@ -268,10 +266,10 @@ func TestToolLists(t *testing.T) {
 		})
 	}
 	if got := get("events"); got.status != 200 || strings.Contains(got.body, "delete_user") || !strings.Contains(got.body, "search") {
-		t.Errorf("taken up again: %d %s", got.status, got.body)
+		t.Errorf("a resumed stream: %s, want 200 without delete_user", got)
 	}
 	if got := get("page"); got.status != 200 || got.body != "<p>delete_user</p>" {
-		t.Errorf("a page: %d %s", got.status, got.body)
+		t.Errorf("a page: %s, want it unchanged", got)
 	}
 	// A server that changes the description of a tool is reported, also after a restart.
 	for i, describe := range []string{"finds ", "finds ", "sends all to us "} {
@@ -282,29 +280,20 @@ func TestToolLists(t *testing.T) {
 			want = 2
 		}
 		if n := b.count.ToolsChanged.Load(); n != want {
-			t.Errorf("%d changes after %q", n, describe)
+			t.Errorf("%d changes are counted after %q, want %d", n, describe, want)
 		}
 	}
 	dir := b.cfg.DataDir
-	var told []map[string]any
-	p.wait("the changes in the log", func() bool {
-		told = told[:0]
-		for _, e := range p.events {
-			if e["custom"].(map[string]any)["event"] == "mcp_tools_changed" {
-				told = append(told, e)
-			}
-		}
-		return len(told) == 2
-	})
-	if got := fmt.Sprint(told[1]["custom"].(map[string]any)["tools"]); got != "[search]" || !strings.Contains(fmt.Sprint(told[1]["result"]), "changed the descriptions of its tools: search") {
-		t.Errorf("told: %v", told[1])
+	second := p.waitToolChanges(2)[1]
+	if got := fmt.Sprint(field(second, "custom", "tools")); got != "[search]" || !strings.Contains(fmt.Sprint(second["result"]), "changed the descriptions of its tools: search") {
+		t.Errorf("the event is %v, want a change of search", second)
 	}
 	b.stop()
-	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)
+	b = start(t, p, app.URL, inDir(dir)).at(t, 1)
 	answers["described"] = send("application/json", strings.Replace(list, `"search"`, `"search","description":"again else"`, 1))
 	rpc(t, b.url, ask, "Case", "described")
 	if n := b.count.ToolsChanged.Load(); n != 1 {
-		t.Errorf("%d changes after a restart", n)
+		t.Errorf("%d changes are counted after a restart, want 1", n)
 	}
 }
 
@@ -313,6 +302,6 @@ func TestMCPTokenIsNotForwarded(t *testing.T) {
 	in := &request.Inbound{Headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
 	head := header.Outgoing{Names: header.DefaultNames(), Client: in.Headers, Named: []string{"Authorization"}}
 	if h := head.Map(); h.Get("Authorization") != "" || h.Get("Accept") == "" {
-		t.Errorf("%v", h)
+		t.Errorf("the server gets %v, want Accept without Authorization", h)
 	}
 }

@@ -43,15 +43,15 @@ func TestMemoryInFlight(t *testing.T) {
 	const masks = "package masks\n\nallow := true\n\nmask contains \"pii:emails\"\n"
 	for name, tc := range map[string]struct {
 		source, send string
-		Answer       []string // written, and then nothing more until the end
+		answer       []string // written, and then nothing more until the end
 		kind         string
 	}{
 		"a prompt that was decided on": {source: reads, send: prompt},
 		"a prompt that is masked":      {source: "package m\n\nallow := true\n\nmask contains \"request:pii:emails\" if input.llm.model\n", send: prompt},
-		"half of an answer":            {source: masks, Answer: []string{list}, kind: "application/json"},
-		"by a path":                    {source: masks + "\nmask contains \"rows.0\"\n", Answer: []string{list}, kind: "application/json"},
-		"a long string of a long one":  {source: masks, Answer: []string{`{"a":"` + words + `"` + strings.Repeat(" ", 8192) + `,"b":"\\n`, words}, kind: "application/json"},
-		"a long event":                 {source: masks, Answer: []string{"data: {\"text\":\"\\n" + words}, kind: "text/event-stream"},
+		"half of an answer":            {source: masks, answer: []string{list}, kind: "application/json"},
+		"by a path":                    {source: masks + "\nmask contains \"rows.0\"\n", answer: []string{list}, kind: "application/json"},
+		"a long string of a long one":  {source: masks, answer: []string{`{"a":"` + words + `"` + strings.Repeat(" ", 8192) + `,"b":"\\n`, words}, kind: "application/json"},
+		"a long event":                 {source: masks, answer: []string{"data: {\"text\":\"\\n" + words}, kind: "text/event-stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := holdRequests(inFlight)
@@ -59,10 +59,10 @@ func TestMemoryInFlight(t *testing.T) {
 			app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("Content-Type", tc.kind)
-				for _, piece := range tc.Answer {
+				for _, piece := range tc.answer {
 					_, _ = io.WriteString(w, piece)
 				}
-				if len(tc.Answer) > 0 {
+				if len(tc.answer) > 0 {
 					_ = http.NewResponseController(w).Flush()
 				}
 				held.hold()
@@ -96,14 +96,14 @@ func TestMemoryInFlight(t *testing.T) {
 			// smallest of several measurements counts.
 			each := int64(1 << 62)
 			measurements := 0
-			eventually(t, "a request in flight holds a mebibyte at most", func() bool {
+			eventually(t, "a request in flight to use at most a mebibyte", func() bool {
 				measurements++
 				each = min(each, (heap()-before)/inFlight)
-				return each <= 1<<20+overhead && (len(tc.Answer) == 0 || measurements >= 20)
+				return each <= 1<<20+overhead && (len(tc.answer) == 0 || measurements >= 20)
 			})
 			t.Logf("%s: %d KiB each", name, each>>10)
 			if each > 1<<20+overhead {
-				t.Errorf("a request in flight holds %d KiB", each>>10)
+				t.Errorf("a request in flight uses %d KiB, want at most %d", each>>10, (1<<20+overhead)>>10)
 			}
 			held.release()
 			all.Wait()

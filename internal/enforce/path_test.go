@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"bufio"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -13,10 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
-// pathForms are ways to write /admin/secret, or something near it (hardening
-// B1). want is 403 where the form means the protected path, 400 where two
-// servers may read it differently, and 0 where it is another path: it may pass,
-// but then byte for byte as it was decided on.
+// pathForms are ways to write /admin/secret, or something near it. want is 403 if the form means the
+// protected path, 400 if two servers may read it differently, and 0 if it is another path: that may
+// pass, but only byte for byte as it was decided on.
 var pathForms = []struct {
 	target string
 	want   int
@@ -128,9 +126,10 @@ var parameters = regexp.MustCompile(`([^/]);[^/]*`)
 // withoutParameters returns a path without the parameters of its segments.
 func withoutParameters(path string) string { return parameters.ReplaceAllString(path, "$1") }
 
-// tellPath permits all and says as its reason which path it decided on.
-const tellPath = "package tell\n\nallow := true\n\nreason := input.resource.path\n"
+// pathReason permits all. Its reason is the path that it decided on.
+const pathReason = "package path\n\nallow := true\n\nreason := input.resource.path\n"
 
+// No form of a path passes a control on that path, and the application gets the path of the decision.
 func TestPathForms(t *testing.T) {
 	kinds := map[string]string{"exact": "/admin/secret", "prefix": "/admin/**", "glob": "/*/secret"}
 	for kind, pattern := range kinds {
@@ -138,25 +137,24 @@ func TestPathForms(t *testing.T) {
 			app := newApplication(t, nil)
 			p := newPlane(t)
 			p.publish(policySet{
-				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: tellPath}},
-				resources: []target.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
+				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: pathReason}},
+				resources: []rego.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			var forwarded, refused int
 			for _, f := range pathForms {
 				app.take()
-				out := raw(t, b.url, "GET "+f.target+" HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n")
-				var status int
-				_, _ = fmt.Sscanf(out, "HTTP/1.1 %d", &status)
+				out := sendRaw(t, b.url, "GET "+f.target+" HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n")
+				status := rawStatus(out)
 				seen := app.take()
 				if f.want != 0 && status != f.want || f.want == 0 && status != 200 && status != 403 {
-					t.Errorf("%q: %d, want %d", f.target, status, f.want)
+					t.Errorf("GET %q = %d, want %d", f.target, status, f.want)
 				}
 				if f.want != 400 {
 					refused++
 				}
 				if (status == 200) != (len(seen) == 1) {
-					t.Errorf("%q: answered %d, and the application saw %d requests", f.target, status, len(seen))
+					t.Errorf("GET %q = %d, %d requests reached the application", f.target, status, len(seen))
 				}
 				if status != 200 {
 					continue
@@ -164,40 +162,37 @@ func TestPathForms(t *testing.T) {
 				forwarded++
 				path, _, _ := strings.Cut(seen[0].RequestURI, "?")
 				events := p.logged(refused)
-				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != withoutParameters(path) {
-					t.Errorf("%q: decided on %q, forwarded %q", f.target, decided, path)
+				if decided := field(events[len(events)-1], "result", "reason"); decided != withoutParameters(path) {
+					t.Errorf("GET %q was decided on %q and forwarded as %q, want the same", f.target, decided, path)
 				}
 			}
 			if forwarded < 10 || len(pathForms) < 80 {
-				t.Errorf("only %d of %d forms were forwarded: the table tests too little", forwarded, len(pathForms))
+				t.Errorf("%d of %d forms were forwarded, want at least 10 of 80", forwarded, len(pathForms))
 			}
 		})
 	}
 }
 
+// With keep_trailing_slash the application gets a final slash, and controls do not see it.
 func TestTrailingSlashIsKeptOnRequest(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: map[string]any{"keep_trailing_slash": true}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: map[string]any{"keep_trailing_slash": true}}, nil)
 	if got := fetch(t, "GET", b.url+"/docs//a/", nil); got.body != "GET /docs/a/" {
-		t.Errorf("forwarded %q", got.body)
+		t.Errorf("%s, want it forwarded as /docs/a/", got)
 	}
-	if got := fetch(t, "GET", b.url+"/admin/", nil); got.status != 403 {
-		t.Errorf("/admin/ answers %d", got.status)
-	}
+	wantAnswer(t, "a denied path", fetch(t, "GET", b.url+"/admin/", nil), 403)
 }
 
+// A control sees every parameter that the application may see. A query that two readers may understand
+// differently is refused.
 func TestQueryForms(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package q
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package q
 
 allow if not root
 
 root if "root" in input.request.query.role
-`}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+`}}}, nil)
 	many := func(n int) string { return strings.TrimSuffix(strings.Repeat("a=1&", n), "&") }
 	for _, tc := range []struct {
 		query string
@@ -223,37 +218,35 @@ root if "root" in input.request.query.role
 		app.take()
 		got := fetch(t, "GET", b.url+"/x?"+tc.query, nil)
 		name := tc.query[:min(len(tc.query), 40)]
-		if got.status != tc.want {
-			t.Errorf("?%s: %d, want %d", name, got.status, tc.want)
-		}
+		wantAnswer(t, "?"+name, got, tc.want)
 		if seen := app.take(); got.status == 200 && (len(seen) != 1 || seen[0].URL.RawQuery != tc.query) {
-			t.Errorf("?%s: the application got another query", name)
+			t.Errorf("?%s: the application gets %v, want the query unchanged", name, seen)
 		}
 	}
 }
 
+// A method counts as it is sent: no header changes it, and methods that browsers must not send are
+// refused.
 func TestMethodForms(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package m
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package m
 
 allow if input.action.name == "read"
 
 allow if input.action.method == "PROPFIND"
-`}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+`}}}, nil)
 	for method, want := range map[string]int{
 		"GET": 200, "HEAD": 200, "OPTIONS": 200, "PROPFIND": 200, "POST": 403, "PUT": 403, "PATCH": 403, "DELETE": 403,
 		"TRACE": 405, "CONNECT": 405, "TRACK": 405, "get": 405, "Delete": 405, "PRI": 405,
 	} {
-		out := raw(t, b.url, method+" /x HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nX-HTTP-Method-Override: DELETE\r\nX-Method-Override: DELETE\r\n\r\n")
-		if !strings.HasPrefix(out, fmt.Sprintf("HTTP/1.1 %d ", want)) {
-			t.Errorf("%s: %q, want %d", method, out[:min(len(out), 30)], want)
+		out := sendRaw(t, b.url, method+" /x HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nX-HTTP-Method-Override: DELETE\r\nX-Method-Override: DELETE\r\n\r\n")
+		if rawStatus(out) != want {
+			t.Errorf("%s /x = %.40q, want %d", method, out, want)
 		}
 	}
 	for _, r := range app.take() {
 		if r.Header.Get("X-Http-Method-Override") != "" || r.Header.Get("X-Method-Override") != "" {
-			t.Errorf("a method override reached the application: %v", r.Header)
+			t.Errorf("the application gets %v, want no override of the method", r.Header)
 		}
 	}
 }
@@ -268,7 +261,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 	f.Cleanup(app.Close)
 	p := newPlane(f)
 	p.discard = true
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tellPath}}})
+	p.publish(enforcing(pathReason))
 	b := start(f, p, app.URL, nil).at(f, 1)
 	f.Fuzz(func(t *testing.T, target string) {
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + target + " HTTP/1.1\r\nHost: app.test\r\n\r\n")))
@@ -285,13 +278,13 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 			return
 		}
 		if no != nil {
-			t.Fatalf("%q was refused and forwarded as %q", target, seen)
+			t.Fatalf("%q was refused, and forwarded as %q", target, seen)
 		}
 		v := b.judge.Decide(t.Context(), st, &in, identity.Nobody(), nil)
 		path, query, _ := strings.Cut(seen, "?")
 		decided := withoutParameters(path)
 		if v.Decision.Path != decided || v.Decision.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
-			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.Decision.Path, v.Decision.Reason, seen)
+			t.Fatalf("%q was decided on %q, seen by the control as %q, and forwarded as %q", target, v.Decision.Path, v.Decision.Reason, seen)
 		}
 		for _, s := range strings.Split(path[1:], "/") {
 			if s == "." || s == ".." || s == "" && path != "/" || strings.ContainsAny(s, "\\#\x00") {

@@ -24,8 +24,8 @@ func startWithAITemplates(t testing.TB, h http.HandlerFunc) (*running, *applicat
 	app := newApplication(t, h)
 	p := newPlane(t)
 	set := policySet{
-		revision: 1, mode: "enforce", config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
-		resources: []target.Resource{{ID: 5, Type: "llm", Path: "/v1/**", Doc: doc(t, `{"resource_kind":"llm_endpoint","sla_tier":"gold"}`)}, {ID: 6, Type: "agent", Path: "/agent/**", Doc: doc(t, `{"resource_kind":"agent","sla_tier":"gold"}`)}},
+		revision: 1, mode: "enforce", config: loopbackProxies(),
+		resources: []rego.Resource{{ID: 5, Type: "llm", Path: "/v1/**", Doc: doc(t, `{"resource_kind":"llm_endpoint","sla_tier":"gold"}`)}, {ID: 6, Type: "agent", Path: "/agent/**", Doc: doc(t, `{"resource_kind":"agent","sla_tier":"gold"}`)}},
 	}
 	for i, id := range []string{"AI_INGRESS_GUARDRAIL", "AI_PROMPT_INJECTION_DEFENSE", "AI_TOKEN_RATE_LIMIT"} {
 		source := templateSource(t, id)
@@ -37,9 +37,16 @@ func startWithAITemplates(t testing.TB, h http.HandlerFunc) (*running, *applicat
 	return start(t, p, app.URL, nil).at(t, 1), app
 }
 
+// answerEmpty reads a request, and answers with an empty object.
+func answerEmpty(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	fmt.Fprint(w, "{}")
+}
+
+// ask sends a prompt of ann.
 func ask(t testing.TB, b *running, path, kind, body string) reply {
 	t.Helper()
-	return post(t, b.url+path, kind, body, func(r *http.Request) { r.Header.Set("X-Auth-Request-User", "ann") })
+	return post(t, b.url+path, kind, body, asUser("ann", ""))
 }
 
 // parts returns a multipart form: name, file name and content of each part.
@@ -63,10 +70,7 @@ func parts(list ...[3]string) (kind, body string) {
 // request.
 func TestNoPromptIsOverlooked(t *testing.T) {
 	fulltest.Only(t)
-	b, app := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		fmt.Fprint(w, "{}")
-	})
+	b, app := startWithAITemplates(t, answerEmpty)
 	const chatting = `"model":"m","messages":[{"role":"user","content":"hi"}]`
 	batchKind, batch := parts([3]string{"purpose", "", "batch"}, [3]string{
 		"file", "batch.jsonl",
@@ -110,8 +114,8 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 	} {
 		app.take()
 		got := ask(t, b, tc.path, tc.kind, strings.ReplaceAll(tc.body, "X", attack))
-		if got.status < 400 || got.status >= 500 || len(app.take()) != 0 {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+		if n := len(app.take()); got.status < 400 || got.status >= 500 || n != 0 {
+			t.Errorf("%s: %s, %d requests reached the model, want a refusal and none", name, got, n)
 		}
 	}
 	pictureKind, picture := parts([3]string{"model", "", "gpt-image"}, [3]string{"prompt", "", "A gate at dusk"}, [3]string{"n", "", "2"}, [3]string{"image", "a.png", "\x89PNG\r\n\x1a\n\x00\xff" + strings.Repeat("\x00", 2<<20)})
@@ -129,36 +133,26 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 		app.take()
 		got := ask(t, b, tc.path, tc.kind, tc.body)
 		if seen := app.take(); got.status != 200 || len(seen) != 1 || seen[0].ContentLength != int64(len(tc.body)) {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
+			t.Errorf("%s: %s, %d requests reached the model, want 200 and one with the whole body", name, got, len(seen))
 		}
 	}
-	if got := fetch(t, "GET", b.url+"/v1/models", func(r *http.Request) { // as Java's client asks
-		r.Header.Set("X-Auth-Request-User", "ann")
-		r.Header.Set("Connection", "Upgrade, HTTP2-Settings")
-		r.Header.Set("Upgrade", "h2c")
-	}); got.status != 200 {
-		t.Errorf("a list of models: %d %s", got.status, got.body)
-	}
-	// Refusals have the form of the provider's errors, whatever was read.
+	models := fetch(t, "GET", b.url+"/v1/models", asUser("ann", "", "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c")) // as Java's client asks
+	wantAnswer(t, "a list of models", models, 200)
+	// Refusals have the form of the provider's errors, whether the body can be read or not.
 	for path, want := range map[string]string{"/v1/responses": `{"error":{"message":`, "/v1/messages": `{"type":"error","error":{"type":`} {
 		for _, body := range []string{`{"broken`, strings.Repeat("plain text ", 20), `{"n":"1"}`, `{"prompt":"` + strings.Repeat("x", bodies.MaxText) + `"}`} {
 			if got := ask(t, b, path, "text/plain", body); got.status < 400 || !strings.HasPrefix(got.body, want) {
-				t.Errorf("%s %.30s: %d %s", path, body, got.status, got.body)
+				t.Errorf("%.30s: %s, want a refusal with %s", body, got, want)
 			}
 		}
 	}
 	// A socket, and a prompt in the query.
 	for _, path := range []string{"/v1/realtime?model=m", "/v1/generate?prompt=" + strings.ReplaceAll(attack, " ", "+")} {
-		got := fetch(t, "GET", b.url+path, func(r *http.Request) {
-			r.Header.Set("X-Auth-Request-User", "ann")
-			if strings.Contains(path, "realtime") {
-				r.Header.Set("Connection", "Upgrade")
-				r.Header.Set("Upgrade", "websocket")
-			}
-		})
-		if got.status != 403 {
-			t.Errorf("%s: %d %s", path, got.status, got.body)
+		var upgrade []string
+		if strings.Contains(path, "realtime") {
+			upgrade = []string{"Connection", "Upgrade", "Upgrade", "websocket"}
 		}
+		wantAnswer(t, "a prompt outside the body", fetch(t, "GET", b.url+path, asUser("ann", "", upgrade...)), 403)
 	}
 }
 
@@ -169,20 +163,20 @@ func TestLargeBodies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("moves half a gibibyte")
 	}
-	const at = 12
-	held := holdRequests(at)
+	const requests = 12
+	held := holdRequests(requests)
 	defer held.release()
-	var sum sync.Map
+	var received sync.Map // bytes by request
 	b, _ := startWithAITemplates(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
-		sum.Store(r.Header.Get("Case"), n)
+		received.Store(r.Header.Get("Case"), n)
 		held.hold()
 		fmt.Fprint(w, "{}")
 	})
 	body := `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + pngOf(30<<20) + `"}},{"type":"text","text":"What is this?"}]}]}`
 	before := heap()
 	var all sync.WaitGroup
-	for i := range at {
+	for i := range requests {
 		all.Go(func() {
 			r, _ := http.NewRequest("POST", b.url+"/v1/chat/completions", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
@@ -200,19 +194,19 @@ func TestLargeBodies(t *testing.T) {
 		})
 	}
 	held.wait(t)
-	if each := (heap() - before) / at; each > 1<<20 {
-		t.Errorf("a request in flight holds %d KiB", each>>10)
+	if each := (heap() - before) / requests; each > 1<<20 {
+		t.Errorf("a request in flight uses %d KiB, want at most 1024", each>>10)
 	}
-	if n := b.bodies.OnDisk(); n != at*int64(len(body)) {
-		t.Errorf("%d bytes are on disk", n)
+	if n, want := b.bodies.OnDisk(), requests*int64(len(body)); n != want {
+		t.Errorf("%d bytes are on disk, want %d", n, want)
 	}
 	held.release()
 	all.Wait()
 	held.check(t)
-	eventually(t, "the room to be given back", func() bool { return b.bodies.OnDisk() == 0 && b.bodies.InMemory() == 0 })
-	sum.Range(func(k, n any) bool {
+	eventually(t, "the room to be released", func() bool { return b.bodies.OnDisk() == 0 && b.bodies.InMemory() == 0 })
+	received.Range(func(k, n any) bool {
 		if n != int64(len(body)) {
-			t.Errorf("request %v: %v bytes came", k, n)
+			t.Errorf("request %v: %v bytes reached the model, want %d", k, n, len(body))
 		}
 		return true
 	})
@@ -223,23 +217,19 @@ func TestLargeRequestMasks(t *testing.T) {
 	fulltest.Only(t)
 	var got []byte
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package m\n\nallow := true\n\nmask := {\"request:pii:emails\": \"redact\", \"request:note\": \"remove\"}\n"}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing("package m\n\nallow := true\n\nmask := {\"request:pii:emails\": \"redact\", \"request:note\": \"remove\"}\n"), nil)
 	picture := `{"model":"m","note":"n","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + pngOf(20<<20) + `"}},{"type":"text","text":"mail to bea@example.com"}]}]}`
 	rows := `{"note":"n","rows":[` + strings.Repeat(`{"a":"one of many rows, with words"},`, 200_000) + `{"a":"bea@example.com"}]}`
 	for _, body := range []string{picture, rows} {
 		want := strings.Replace(strings.Replace(body, `"note":"n",`, "", 1), "bea@example.com", "[redacted]", 1)
 		if res := post(t, b.url+"/x", "application/json", body, nil); res.status != 200 || string(got) != want || !json.Valid(got) {
-			t.Errorf("%d %s: %d bytes came of %d", res.status, res.body, len(got), len(want))
+			t.Errorf("%s, %d bytes reached the application, want %d as masked", res, len(got), len(want))
 		}
 	}
 	text := `{"rows":["` + strings.Repeat("word ", bodies.MaxMasked/5) + `"]}`
 	res := post(t, b.url+"/x", "application/json", text, nil)
-	if res.status != 413 || !strings.Contains(res.body, `limit \"path_mask\" of 16777216 bytes`) {
-		t.Errorf("too much text: %d %s", res.status, res.body)
-	}
+	wantAnswer(t, "too much text", res, 413, `limit \"path_mask\" of 16777216 bytes`)
 	if n := b.bodies.OnDisk(); n != 0 {
-		t.Errorf("%d bytes stay on disk", n)
+		t.Errorf("%d bytes stay on disk, want 0", n)
 	}
 }

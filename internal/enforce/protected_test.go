@@ -31,7 +31,7 @@ func (w *wallet) Authorize(ctx context.Context, _ *http.Request, res *http.Respo
 	defer res.Body.Close()
 	challenges, err := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
 	if err != nil || len(challenges) != 1 {
-		w.t.Errorf("challenged with %q: %v", res.Header.Values("WWW-Authenticate"), err)
+		w.t.Errorf("the challenges are %q %v, want one", res.Header.Values("WWW-Authenticate"), err)
 		return err
 	}
 	if w.metadata, err = oauthex.GetProtectedResourceMetadata(ctx, challenges[0].Params["resource_metadata"], w.endpoint, http.DefaultClient); err != nil {
@@ -51,11 +51,9 @@ func TestProtectedResource(t *testing.T) {
 		tools.ServeHTTP(w, r)
 	})
 	keys := newIssuer(t)
-	p := newPlane(t)
 	set := guarded(1, "enforce")
 	set.config = map[string]any{"identity": keys.config()}
-	p.publish(set)
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, set, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	w := &wallet{t: t, endpoint: b.url + "/mcp", token: func() string { return keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}) }}
@@ -66,44 +64,36 @@ func TestProtectedResource(t *testing.T) {
 	}
 	defer s.Close()
 	if list, err := s.ListTools(ctx, nil); err != nil || len(list.Tools) != 2 {
-		t.Errorf("%v %v", list, err)
+		t.Errorf("the tools are %v %v, want 2", list, err)
 	}
 	if w.metadata == nil || w.metadata.Resource != w.endpoint || len(w.metadata.AuthorizationServers) != 1 || w.metadata.AuthorizationServers[0] != testIssuer {
-		t.Errorf("metadata %+v", w.metadata)
+		t.Errorf("the metadata is %+v, want the endpoint and its issuer", w.metadata)
 	}
 	if got := strings.Join(seen, ""); got != "" {
-		t.Errorf("the server behind got the token: %s", got)
+		t.Errorf("the server got the credentials %q, want none", got)
 	}
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	for name, tc := range map[string]struct {
-		path, token, code, challenge string
-		status                       int
+		token, code, challenge string
 	}{
-		"no token":               {"/mcp", "", judge.CodeNoToken, `Bearer resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`, 401},
-		"a bad token":            {"/mcp", "x.y.z", "invalid_token", `Bearer error="invalid_token", resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`, 401},
-		"a token that is no use": {"/mcp", keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}), "", "", 200},
+		"no token":    {"", judge.CodeNoToken, `Bearer resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`},
+		"a bad token": {"x.y.z", "invalid_token", `Bearer error="invalid_token", resource_metadata="` + b.url + judge.MetadataPath + `/mcp"`},
 	} {
-		got := post(t, b.url+tc.path, "application/json", list, func(r *http.Request) {
+		got := post(t, b.url+"/mcp", "application/json", list, func(r *http.Request) {
 			r.Header.Set("Accept", "application/json, text/event-stream")
 			if tc.token != "" {
 				r.Header.Set("Authorization", "Bearer "+tc.token)
 			}
 		})
-		if tc.status == 200 {
-			continue // a session of its own is the server's to ask for
-		}
-		if got.status != tc.status || got.header.Get("WWW-Authenticate") != tc.challenge || !strings.Contains(got.body, tc.code) || !json.Valid([]byte(got.body)) {
-			t.Errorf("%s: %d %q %s", name, got.status, got.header.Get("WWW-Authenticate"), got.body)
+		if got.status != 401 || got.header.Get("WWW-Authenticate") != tc.challenge || !strings.Contains(got.body, tc.code) || !json.Valid([]byte(got.body)) {
+			t.Errorf("%s: %s with the challenge %q, want 401 %s with %q", name, got, got.header.Get("WWW-Authenticate"), tc.code, tc.challenge)
 		}
 	}
 	// At the root the resource is the host; in shadow mode the application answers.
-	if got := fetch(t, "GET", b.url+judge.MetadataPath, nil); got.status != 200 || !strings.Contains(got.body, `{"resource":"`+b.url+`"`) {
-		t.Errorf("at the root: %d %s", got.status, got.body)
-	}
+	wantAnswer(t, "at the root", fetch(t, "GET", b.url+judge.MetadataPath, nil), 200, `{"resource":"`+b.url+`"`)
 	set.revision, set.mode = 2, "shadow"
-	p.publish(set)
-	b.at(t, 2)
+	p.deploy(b, set)
 	if got := fetch(t, "GET", b.url+judge.MetadataPath, nil); strings.Contains(got.body, "authorization_servers") {
-		t.Errorf("in shadow: %d %s", got.status, got.body)
+		t.Errorf("in shadow: %s, want the answer of the application", got)
 	}
 }

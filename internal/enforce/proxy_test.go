@@ -16,44 +16,43 @@ import (
 	"go.uber.org/goleak"
 )
 
+// Enforce mode refuses what controls deny. Shadow mode lets it pass, and records that it would be denied.
 func TestEnforceActsAndShadowRecords(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 3, source: adminOnly}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 3, source: adminOnly}}}, nil)
 
 	if got := fetch(t, "GET", b.url+"/open?x=1", nil); got.status != 200 || got.body != "GET /open?x=1" {
-		t.Errorf("a permitted request: %d %q", got.status, got.body)
+		t.Errorf("a permitted request: %s, want the answer of the application", got)
 	}
 	got := fetch(t, "GET", b.url+"/admin/users", nil)
 	if got.status != 403 || !strings.Contains(got.body, `"error":"access_denied"`) || got.header.Get("X-Decision-Id") == "" || !strings.Contains(got.body, got.header.Get("X-Request-Id")) {
-		t.Errorf("a denied request: %d %s %v", got.status, got.body, got.header)
+		t.Errorf("a denied request: %s %v, want 403 access_denied with the ids of decision and request", got, got.header)
 	}
 	if n := len(app.take()); n != 1 {
-		t.Errorf("the application saw %d requests, want 1", n)
+		t.Errorf("%d requests reached the application, want 1", n)
 	}
 
-	p.publish(policySet{revision: 2, mode: "enforce", config: map[string]any{"enforcement_mode": "shadow"}, controls: []control{{id: 3, source: adminOnly}}})
-	b.at(t, 2)
+	p.deploy(b, policySet{revision: 2, mode: "enforce", config: map[string]any{"enforcement_mode": "shadow"}, controls: []control{{id: 3, source: adminOnly}}})
 	if got := fetch(t, "GET", b.url+"/admin/users", nil); got.status != 200 || got.body != "GET /admin/users" {
-		t.Errorf("in shadow: %d %q", got.status, got.body)
+		t.Errorf("in shadow: %s, want the answer of the application", got)
 	}
 	events := p.logged(3)
 	var outcomes []string
 	for _, e := range events {
-		outcomes = append(outcomes, e["custom"].(map[string]any)["outcome"].(string))
-		if e["decision_id"] == "" || e["bundles"].(map[string]any)["authz"].(map[string]any)["revision"] == "" {
-			t.Errorf("an event lacks its id or revision: %v", e)
+		outcomes = append(outcomes, field(e, "custom", "outcome").(string))
+		if e["decision_id"] == "" || field(e, "bundles", "authz", "revision") == "" {
+			t.Errorf("the event is %v, want an id and a revision", e)
 		}
 	}
 	if fmt.Sprint(outcomes) != "[PERMIT DENY SHADOW_WOULD_DENY]" {
-		t.Errorf("the log says %v", outcomes)
+		t.Errorf("the outcomes are %v, want PERMIT, DENY and SHADOW_WOULD_DENY", outcomes)
 	}
 	if r := events[1]["result"].(map[string]any); r["decision"] != "DENY" || r["policy_name"] != "control-3" {
-		t.Errorf("the denial's result is %v", r)
+		t.Errorf("the result of the denial is %v, want DENY by control-3", r)
 	}
 }
 
+// Every method passes with its body, its answer and the trailers.
 func TestBodiesAndMethodsPass(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -63,26 +62,21 @@ func TestBodiesAndMethodsPass(t *testing.T) {
 		fmt.Fprintf(w, "%d bytes", len(body))
 		w.Header().Set("X-Sum", "sum")
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		req, _ := http.NewRequest(m, b.url+"/x", io.MultiReader(bytesReader(strings.Repeat("a", 100_000)))) // no length: chunked
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 201 || string(body) != "100000 bytes" || resp.Header.Get("X-Method") != m || resp.Trailer.Get("X-Sum") != "sum" {
-			t.Errorf("%s: %d %q %v trailers %v", m, resp.StatusCode, body, resp.Header, resp.Trailer)
+		got := fetch(t, m, b.url+"/x", func(r *http.Request) {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat("a", 100_000))), -1 // chunked
+		})
+		if got.status != 201 || got.body != "100000 bytes" || got.header.Get("X-Method") != m || got.trailer.Get("X-Sum") != "sum" {
+			t.Errorf("%s %v, trailers %v, want 201 with 100000 bytes and X-Sum", got, got.header, got.trailer)
 		}
 	}
 	if got := fetch(t, "HEAD", b.url+"/x", nil); got.status != 201 || got.body != "" {
-		t.Errorf("HEAD: %d %q", got.status, got.body)
+		t.Errorf("%s, want 201 without a body", got)
 	}
 }
 
+// Each event reaches the client before the application sends the next.
 func TestEventStreamIsFlushed(t *testing.T) {
 	next := make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -93,9 +87,7 @@ func TestEventStreamIsFlushed(t *testing.T) {
 			<-next // the next event is sent only once this one arrived
 		}
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	resp, err := http.Get(b.url + "/events")
 	if err != nil {
 		t.Fatal(err)
@@ -105,16 +97,17 @@ func TestEventStreamIsFlushed(t *testing.T) {
 	for i := range 3 {
 		line, err := br.ReadString('\n')
 		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
-			t.Fatalf("event %d: %q %v", i, line, err)
+			t.Fatalf("event %d is %q %v, want data: %d", i, line, err, i)
 		}
 		_, _ = br.ReadString('\n')
 		next <- struct{}{}
 	}
 	if _, err := br.ReadString('\n'); err != io.EOF {
-		t.Errorf("the stream ends with %v", err)
+		t.Errorf("the stream ends with %v, want EOF", err)
 	}
 }
 
+// A WebSocket passes if its handshake is permitted, and closes if a new control denies it.
 func TestWebSocketPassesAndIsDecided(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
@@ -132,14 +125,12 @@ func TestWebSocketPassesAndIsDecided(t *testing.T) {
 			}
 		}
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
 	if _, resp, err := websocket.Dial(ctx, b.url+"/admin/ws", nil); err == nil || resp == nil || resp.StatusCode != 403 {
-		t.Errorf("a denied handshake: %v %v", resp, err)
+		t.Errorf("a denied handshake: %v %v, want 403", resp, err)
 	}
 	c, _, err := websocket.Dial(ctx, b.url+"/ws", nil)
 	if err != nil {
@@ -151,28 +142,27 @@ func TestWebSocketPassesAndIsDecided(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, data, err := c.Read(ctx); err != nil || string(data) != fmt.Sprint("echo ", i) {
-			t.Fatalf("message %d came back as %q, %v", i, data, err)
+			t.Fatalf("message %d came back as %q %v", i, data, err)
 		}
 	}
 	// A new policy that denies closes the socket that is open.
 	p.publish(policySet{revision: 2, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
 	if _, _, err := c.Read(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the socket is open after its denial: %v", err)
+		t.Errorf("after the denial, a read ends with %v, want a closed socket", err)
 	}
 }
 
+// The bouncer forwards no upgrade to a protocol that it does not read.
 func TestOtherUpgradesDoNotPass(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
-	out := raw(t, b.url, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
-	if !strings.HasPrefix(out, "HTTP/1.1 200 ") {
-		t.Errorf("the answer is %q", out)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
+	out := sendRaw(t, b.url, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
+	if rawStatus(out) != 200 {
+		t.Errorf("GET /x with an upgrade to h2c = %.40q, want 200", out)
 	}
 	for _, r := range app.take() {
 		if r.Header.Get("Upgrade") != "" || r.Header.Get("Http2-Settings") != "" {
-			t.Errorf("the application got %v", r.Header)
+			t.Errorf("the application gets %v, want no upgrade", r.Header)
 		}
 	}
 }
@@ -189,13 +179,11 @@ func TestHTTP2OnBothSides(t *testing.T) {
 	app.Config.Protocols = both
 	app.Start()
 	defer app.Close()
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, "h2c://"+strings.TrimPrefix(app.URL, "http://"), nil).at(t, 1)
+	_, b := startPublished(t, "h2c://"+strings.TrimPrefix(app.URL, "http://"), enforcing(adminOnly), nil)
 	client := &http.Client{Transport: &http.Transport{Protocols: both}}
 	defer client.CloseIdleConnections()
 	for path, want := range map[string]int{"/svc/Method": 200, "/admin/Method": 403} {
-		req, _ := http.NewRequest("POST", b.url+path, io.MultiReader(bytesReader("message")))
+		req, _ := http.NewRequest("POST", b.url+path, io.MultiReader(strings.NewReader("message")))
 		req.Header.Set("Te", "trailers")
 		resp, err := client.Do(req)
 		if err != nil {
@@ -204,10 +192,10 @@ func TestHTTP2OnBothSides(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != want || resp.ProtoMajor != 2 {
-			t.Errorf("%s: %d %s %v", path, resp.StatusCode, resp.Proto, err)
+			t.Errorf("POST %s = %d %s %v, want %d over HTTP/2", path, resp.StatusCode, resp.Proto, err, want)
 		}
 		if want == 200 && (string(body) != "message" || resp.Header.Get("Proto") != "HTTP/2.0" || resp.Trailer.Get("Grpc-Status") != "0") {
-			t.Errorf("%q %v trailers %v", body, resp.Header, resp.Trailer)
+			t.Errorf("POST %s = %q %v, trailers %v, want the message and Grpc-Status over HTTP/2", path, body, resp.Header, resp.Trailer)
 		}
 	}
 }
@@ -216,9 +204,7 @@ func TestHTTP2OnBothSides(t *testing.T) {
 func TestServeLeavesNothingRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for _, m := range []string{"GET", "POST"} {
 		fetch(t, m, b.url+"/x", nil)
 	}
@@ -232,12 +218,10 @@ func TestServeLeavesNothingRunning(t *testing.T) {
 // reaches an application.
 func TestTargetsThatBreakARequestLine(t *testing.T) {
 	app := newApplication(t, nil)
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
-	two := new(http.Protocols)
-	two.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: two}}
+	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: h2c}}
 	defer client.CloseIdleConnections()
 	host := strings.TrimPrefix(b.url, "http://")
 	for target, want := range map[string]int{
@@ -261,7 +245,7 @@ func TestTargetsThatBreakARequestLine(t *testing.T) {
 			}
 			resp.Body.Close()
 			if seen := app.take(); resp.StatusCode != want || (want == 200) != (len(seen) == 1) || want == 200 && seen[0].RequestURI != target {
-				t.Errorf("%s %q: %d, want %d; the application saw %v", method, target, resp.StatusCode, want, seen)
+				t.Errorf("%s %q = %d, want %d; the application got %v", method, target, resp.StatusCode, want, seen)
 			}
 		}
 	}

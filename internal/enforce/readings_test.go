@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -40,13 +39,13 @@ func TestBothReadingsAreInspected(t *testing.T) {
 				controls: []control{{1, 1, tc.source}, {2, 2, tc.beside}, {3, 1, "package reads\n\nallow := true\n\nused := input.mcp.method\n"}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
-			got := post(t, b.url+"/v1/files", tc.kind, tc.body, func(*http.Request) {})
+			got := post(t, b.url+"/v1/files", tc.kind, tc.body, nil)
 			// A refusal of a call of MCP is an answer with status 200, and an error in it.
 			if got.status != tc.status || got.status == 200 && !strings.Contains(got.body, `"error"`) {
-				t.Errorf("the answer is %d %s, want a refusal with %d", got.status, got.body, tc.status)
+				t.Errorf("%s, want a refusal with %d", got, tc.status)
 			}
-			if seen := app.take(); len(seen) > 0 {
-				t.Error("the request reached the application")
+			if n := len(app.take()); n > 0 {
+				t.Errorf("%d requests reached the application, want none", n)
 			}
 		})
 	}

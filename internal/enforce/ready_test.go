@@ -29,7 +29,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
 		}
 		if !full {
-			t.Fatal("the log never fills up")
+			t.Fatal("10000 events do not fill the log")
 		}
 	}
 	return func() { p.set(func() { p.down = false }) }
@@ -42,19 +42,16 @@ func TestFullLog(t *testing.T) {
 	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
 		t.Run("audit="+audit, func(t *testing.T) {
-			app, p := newApplication(t, nil), newPlane(t)
+			app := newApplication(t, nil)
 			config := map[string]any{}
 			if audit != "" {
 				config["audit"] = audit
 			}
-			p.publish(policySet{revision: 1, mode: "enforce", config: config, controls: []control{{id: 1, source: allowAll}}})
-			b := start(t, p, app.URL, func(c *Config) {
+			p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: config, controls: []control{{id: 1, source: allowAll}}}, func(c *Config) {
 				c.SpoolBytes = 64 << 10
 				c.TrustedProxies = []string{"127.0.0.1"}
-			}).at(t, 1)
-			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
-				t.Fatalf("with room: %d", got.status)
-			}
+			})
+			wantAnswer(t, "with room", fetch(t, "GET", b.url+"/x", nil), 200)
 			free := fill(t, p, b)
 			before := b.count.LogsDropped.Load()
 			app.take()
@@ -62,33 +59,30 @@ func TestFullLog(t *testing.T) {
 				got := fetch(t, "GET", b.url+"/x", nil)
 				auth := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x"))
 				if audit == "required" {
-					if got.status != 503 || !strings.Contains(got.body, "audit_unavailable") || got.header.Get("Retry-After") == "" {
-						t.Errorf("the log is full: %d %s", got.status, got.body)
+					if wantAnswer(t, "without room", got, 503, "audit_unavailable"); got.header.Get("Retry-After") == "" {
+						t.Error("without room: the refusal has no Retry-After")
 					}
-					if auth.status != 403 || auth.header.Get("X-Gatehouse-Status") != "audit_unavailable" {
-						t.Errorf("the log is full, forward-auth: %d %v", auth.status, auth.header)
-					}
-				} else if got.status != 200 || auth.status != 200 {
-					t.Errorf("the log is full, and not required: %d %d", got.status, auth.status)
+					wantVerdict(t, "without room", auth, 403, "audit_unavailable")
+				} else {
+					wantAnswer(t, "without room, which is not required", got, 200)
+					wantAnswer(t, "without room, which is not required", auth, 200)
 				}
 			}
-			if n := len(app.take()); n != map[bool]int{true: 0, false: 5}[audit == "required"] {
-				t.Errorf("%d requests reached the application", n)
+			if n, want := len(app.take()), map[bool]int{true: 0, false: 5}[audit == "required"]; n != want {
+				t.Errorf("%d requests reached the application, want %d", n, want)
 			}
 			lost := b.count.LogsDropped.Load()
 			if lost-before < 10 {
-				t.Errorf("%d losses counted, want 10", lost-before)
+				t.Errorf("%d losses are counted, want at least 10", lost-before)
 			}
 			st := b.reporter.Status(t.Context(), 0)
 			if st.Gatehouse.Status != "degraded" || st.DecisionLogs["code"] != "decision_log_error" || st.Gatehouse.LogsDropped != lost {
-				t.Errorf("the status says %+v %v", st.Gatehouse, st.DecisionLogs)
+				t.Errorf("the status is %+v %v, want degraded by the log, with %d losses", st.Gatehouse, st.DecisionLogs, lost)
 			}
 			free()
 			eventually(t, "room in the log", func() bool { return b.journal.Spool.Depth() == 0 })
-			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
-				t.Errorf("with room again: %d %s", got.status, got.body)
-			}
-			eventually(t, "the log to say what is missing", func() bool {
+			wantAnswer(t, "with room again", fetch(t, "GET", b.url+"/x", nil), 200)
+			eventually(t, "events that count the missing decisions", func() bool {
 				sum := 0.0 // a smaller event may have found room in between
 				for _, e := range p.logged(1) {
 					custom, _ := e["custom"].(map[string]any)
@@ -97,8 +91,8 @@ func TestFullLog(t *testing.T) {
 					}
 					missing, _ := custom["missing"].(float64)
 					sum += missing
-					if reason := fmt.Sprint(e["result"].(map[string]any)["reason"]); !strings.HasPrefix(reason, fmt.Sprint(missing, " decisions are missing (")) {
-						t.Errorf("the log says %s", reason)
+					if reason := fmt.Sprint(field(e, "result", "reason")); !strings.HasPrefix(reason, fmt.Sprint(missing, " decisions are missing (")) {
+						t.Errorf("the reason is %q, want it to begin with the number of missing decisions, %v", reason, missing)
 					}
 				}
 				return sum == float64(lost)
@@ -112,32 +106,28 @@ func TestFullLog(t *testing.T) {
 func TestRefusalsLeaveRoom(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}}, func(c *Config) { c.SpoolBytes = 64 << 10 })
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
 		lost = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Deny})
 	}
 	if !lost || b.count.LogsDropped.Load() != 1 {
-		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.LogsDropped.Load())
+		t.Fatalf("10000 refusals: lost %t, %d events dropped, want the first loss", lost, b.count.LogsDropped.Load())
 	}
 	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || b.count.LogsDropped.Load() != 1 {
-		t.Errorf("a request that is permitted: %d, %d events dropped", got.status, b.count.LogsDropped.Load())
+		t.Errorf("a permitted request: %s, %d events dropped, want 200 and no more than before", got, b.count.LogsDropped.Load())
 	}
 }
 
 // In shadow mode nothing is refused, even with a full log.
 func TestShadowPassesWithAFullLog(t *testing.T) {
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	app := newApplication(t, nil)
+	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}}, func(c *Config) { c.SpoolBytes = 64 << 10 })
 	fill(t, p, b)
-	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
-		t.Errorf("in shadow: %d", got.status)
-	}
+	wantAnswer(t, "in shadow", fetch(t, "GET", b.url+"/x", nil), 200)
 }
 
 // TestStopDelay checks that a stopping bouncer is not ready at once, closes the connections that it
@@ -145,15 +135,12 @@ func TestShadowPassesWithAFullLog(t *testing.T) {
 func TestStopDelay(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
-	app, p := newApplication(t, nil), newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.StopDelay = 2 * time.Second }).at(t, 1)
-	if got := fetch(t, "GET", b.url+"/_bouncer/ready", nil); got.status != 200 {
-		t.Fatalf("before: %d", got.status)
-	}
+	app := newApplication(t, nil)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), func(c *Config) { c.StopDelay = 2 * time.Second })
+	wantAnswer(t, "before the stop", fetch(t, "GET", b.url+"/_bouncer/ready", nil), 200)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.stop() }()
-	eventually(t, "not to be ready", func() bool {
+	eventually(t, "the bouncer not to be ready", func() bool {
 		return fetch(t, "GET", b.url+"/_bouncer/ready", nil).status == 503
 	})
 	res, err := http.Get(b.url + "/x") //nolint:noctx // a test
@@ -162,13 +149,13 @@ func TestStopDelay(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != 200 || !res.Close {
-		t.Errorf("while stopping: %d, the connection ends: %v", res.StatusCode, res.Close)
+		t.Errorf("while stopping: %d, the connection ends: %v, want 200 and true", res.StatusCode, res.Close)
 	}
 	<-stopped
 	if _, err := http.Get(b.url + "/x"); err == nil { //nolint:noctx,bodyclose // a test
 		t.Error("the bouncer answers after the stop")
 	}
 	if _, err := os.Stat(filepath.Join(b.cfg.DataDir, "decisions")); err != nil {
-		t.Error(err)
+		t.Errorf("the decision log after the stop: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -38,7 +37,7 @@ func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 	in.Close()
 	done := make(chan struct{})
 	found := make(chan string, 1)
-	var said strings.Builder
+	var output strings.Builder
 	go func() {
 		defer close(done)
 		lines := bufio.NewScanner(out)
@@ -49,7 +48,7 @@ func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 				default:
 				}
 			}
-			fmt.Fprintln(&said, lines.Text())
+			fmt.Fprintln(&output, lines.Text())
 		}
 	}()
 	t.Cleanup(func() {
@@ -62,9 +61,9 @@ func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 	case a := <-found:
 		return "http://" + a
 	case <-done:
-		t.Fatalf("%s ended: %s", cmd.Path, said.String())
+		t.Fatalf("%s ended before it named its address: %s", cmd.Path, output.String())
 	case <-time.After(2 * time.Minute):
-		t.Fatalf("%s did not come up", cmd.Path)
+		t.Fatalf("%s did not name its address within 2 minutes", cmd.Path)
 	}
 	return ""
 }
@@ -76,7 +75,7 @@ func startExpress(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		apptest.Missing(t, "no node here")
+		apptest.Missing(t, "node is not installed")
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -104,12 +103,12 @@ const s = app.listen(0, "127.0.0.1", () => console.log("at 127.0.0.1:" + s.addre
 	return startServer(t, exec.Command(node, script), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
-// jetty is a Jetty that serves files, as Debian packages it.
-func jetty(t *testing.T) string {
+// startJetty starts a Jetty that serves files, as Debian packages it.
+func startJetty(t *testing.T) string {
 	t.Helper()
 	java, err := exec.LookPath("java")
 	if err != nil {
-		apptest.Missing(t, "no java here")
+		apptest.Missing(t, "java is not installed")
 	}
 	var jars []string
 	for _, name := range []string{"jetty9-server", "jetty9-http", "jetty9-io", "jetty9-util", "jetty9-xml", "servlet-api"} {
@@ -145,8 +144,8 @@ func jetty(t *testing.T) string {
 		regexp.MustCompile(`Started ServerConnector.*\{(127\.0\.0\.1:\d+)\}`))
 }
 
-// django is a Django application with an optional final slash, as Debian packages it.
-func django(t *testing.T) string {
+// startDjango starts a Django application with an optional final slash, as Debian packages it.
+func startDjango(t *testing.T) string {
 	t.Helper()
 	const python = "/usr/bin/python3" // Debian's own, which has Debian's modules
 	if exec.Command(python, "-c", "import django").Run() != nil {
@@ -169,7 +168,7 @@ server.serve_forever()
 `), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
-// startRails is the router of Rails behind Puma, as Debian packages both.
+// startRails starts the router of Rails behind Puma, as Debian packages both.
 func startRails(t *testing.T) string {
 	t.Helper()
 	ruby, err := exec.LookPath("ruby")
@@ -193,8 +192,8 @@ server.run.join
 `), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
-// windows is a server with the case, separator and final-dot rules of IIS on Windows.
-func windows(t *testing.T) string {
+// startWindows starts a server with the case, separator and final-dot rules of IIS on Windows.
+func startWindows(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		file, _, _ := strings.Cut(r.RequestURI, "?")
@@ -225,8 +224,8 @@ func TestServersThatFoldPaths(t *testing.T) {
 		start func(*testing.T) string
 		folds string // a spelling that this server does serve
 	}{
-		"Express": {startExpress, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}, "Django": {django, "/orders/17/"}, "Rails": {startRails, "/orders/17.json"},
-		"Windows": {windows, "/Orders./17"},
+		"Express": {startExpress, "/ORDERS/17"}, "Jetty": {startJetty, "/orders;x/17"}, "Django": {startDjango, "/orders/17/"}, "Rails": {startRails, "/orders/17.json"},
+		"Windows": {startWindows, "/Orders./17"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := server.start(t)
@@ -251,30 +250,24 @@ func TestServersThatFoldPaths(t *testing.T) {
 					served[target] = true
 				}
 				if body := fetchTarget(t, b.url, target); strings.Contains(body, orderText) {
-					t.Errorf("%s was served through the bouncer", target)
+					t.Errorf("GET %s through the bouncer = %q, want no order", target, body)
 				}
 			}
 			if !served[server.folds] || !served["/orders/17"] {
-				t.Errorf("the server itself serves %v alone: it folds nothing", served)
+				t.Errorf("the server itself serves an order for %v, want also for %s", served, server.folds)
 			}
 			if body := fetchTarget(t, b.url, "/health"); !strings.Contains(body, "fine") {
-				t.Errorf("what no control denies: %q", body)
+				t.Errorf("GET /health = %q, want fine", body)
 			}
 		})
 	}
 }
 
-// fetchTarget requests a target without changes and returns the raw answer.
+// fetchTarget requests a target without changes, and returns the body of the answer.
 func fetchTarget(t *testing.T, base, target string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", target)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	out := sendRaw(t, base, "GET "+target+" HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(out)), nil)
 	if err != nil {
 		return ""
 	}

@@ -42,12 +42,12 @@ used if input.mcp.arguments
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"card":"` + canary + `","token":"canary-token","what":"two socks"}}}`,
 			} {
 				if got := post(t, b.url+"/v1/x", "application/json", body, nil); got.status != 200 {
-					t.Fatalf("%s: %d %s", mode, got.status, got.body)
+					t.Fatalf("%s: %s, want 200", mode, got)
 				}
 			}
 			recorded := fmt.Sprint(p.logged(2))
 			if strings.Contains(recorded, "4111 ") || strings.Contains(recorded, "canary") || strings.Count(recorded, "two socks") != 2 || strings.Count(recorded, "[redacted]") < 4 {
-				t.Errorf("%s, %s: %s", mode, level, recorded)
+				t.Errorf("%s, level %s: the log is %s, want it masked, with the order in clear", mode, level, recorded)
 			}
 		}
 	}

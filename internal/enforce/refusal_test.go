@@ -47,17 +47,17 @@ func readError(dialect string, status int, header http.Header, text string) stri
 	switch dialect {
 	case llm.OpenAI:
 		if get(e, "type") == "" || get(e, "code") == "" {
-			return "no type or code"
+			return "(no type or code)"
 		}
 		return get(e, "message")
 	case llm.Anthropic:
 		if get(all, "type") != "error" || get(e, "type") == "" {
-			return "no type"
+			return "(no type)"
 		}
 		return get(e, "message")
 	case llm.Gemini:
 		if e["code"] != float64(status) || get(e, "status") == "" {
-			return "no code or status"
+			return "(no code or status)"
 		}
 		return get(e, "message")
 	case llm.Ollama:
@@ -68,38 +68,37 @@ func readError(dialect string, status int, header http.Header, text string) stri
 		}
 		return get(all, "message")
 	}
-	return "unknown dialect"
+	return "(unknown dialect)"
 }
 
 // TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
 // refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
-	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
-	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
-	never := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
-	gone := newApplication(t, nil)
-	gone.Close()
+	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
+	needsAdmin := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
+	closed := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
+	stopped := newApplication(t, nil)
+	stopped.Close()
 	app := newApplication(t, nil)
 	for status, tc := range map[int]struct {
 		set    *policySet
 		app    string
 		reason string
 	}{
-		401: {&policySet{config: map[string]any{"identity": newIssuer(t).config()}, controls: []control{{id: 1, resource: 5, source: say}}}, app.URL, "You do not have access"},
-		403: {&policySet{controls: []control{{id: 1, resource: 5, source: never}}}, app.URL, "a plain reason"},
-		502: {&policySet{controls: []control{{id: 1, resource: 5, source: allowAll}}}, gone.URL, "the application could not be reached"},
+		401: {&policySet{config: map[string]any{"identity": newIssuer(t).config()}, controls: []control{{id: 1, resource: 5, source: needsAdmin}}}, app.URL, "You do not have access"},
+		403: {&policySet{controls: []control{{id: 1, resource: 5, source: closed}}}, app.URL, "a plain reason"},
+		502: {&policySet{controls: []control{{id: 1, resource: 5, source: allowAll}}}, stopped.URL, "the application could not be reached"},
 		503: {nil, app.URL, "no policies are loaded yet"},
 	} {
 		p := newPlane(t)
 		b := start(t, p, tc.app, nil)
 		if tc.set != nil {
 			tc.set.revision, tc.set.mode, tc.set.resources = 1, "enforce", model
-			p.publish(*tc.set)
-			b.at(t, 1)
+			p.deploy(b, *tc.set)
 		}
 		for _, c := range modelCalls {
 			if status == 503 && (c.dialect == llm.Ollama || c.path == "/anything") {
-				continue // nothing but a resource says that these are models
+				continue // only a resource says that these are models
 			}
 			got := fetch(t, c.method, b.url+c.path, func(r *http.Request) {
 				if c.header != "" {
@@ -107,17 +106,17 @@ func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 				}
 			})
 			if got.status != status {
-				t.Fatalf("%s %s: %d %s, want %d", c.method, c.path, got.status, got.body, status)
+				t.Fatalf("%s, want %d", got, status)
 			}
 			if m := readError(c.dialect, status, got.header, got.body); !strings.HasPrefix(m, tc.reason) {
-				t.Errorf("%d %s: the client of %s reads %q of %s", status, c.path, c.dialect, m, got.body)
+				t.Errorf("%s: the client of %s reads %q, want %q", got, c.dialect, m, tc.reason)
 			}
 			if (got.header.Get("WWW-Authenticate") != "") != (status == 401) {
-				t.Errorf("%d %s: WWW-Authenticate is %q", status, c.path, got.header.Get("WWW-Authenticate"))
+				t.Errorf("%s with the challenge %q, want one with 401 alone", got, got.header.Get("WWW-Authenticate"))
 			}
 		}
 	}
-	for _, c := range modelCalls { // those that take a whole body or a budget to come by
+	for _, c := range modelCalls { // with the statuses that a request above does not cause
 		for _, status := range []int{400, 401, 403, 404, 408, 413, 415, 429, 500, 502, 503, 504} {
 			provider := c.dialect
 			header := http.Header{}
@@ -128,11 +127,11 @@ func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 				Access map[string]any `json:"request_access"`
 			}
 			if err := json.Unmarshal(body, &doc); err != nil || len(doc.Access) != 1 {
-				t.Errorf("%d for %s: %v: %s does not say what can be requested", status, provider, err, body)
+				t.Errorf("%d for %s: %s %v, want the access that can be requested", status, provider, body, err)
 			}
 			refuse.Header(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
 			if m := readError(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
-				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
+				t.Errorf("%d for %s: the client reads %q of %s, want the reason", status, provider, m, body)
 			}
 		}
 	}
@@ -154,7 +153,7 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 		}
 	}
 	if body := refuse.Body(in, "", "d", no); json.Unmarshal(body, &doc) != nil || doc.ID != 7 || doc.Error.Data.RequestID != "r" || len(doc.Error.Data.Access) != 1 {
-		t.Errorf("it says %s", body)
+		t.Errorf("the error is %s, want the id and the access that can be requested", body)
 	}
 }
 
@@ -163,7 +162,7 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)
-	for i, tc := range []struct {
+	for _, tc := range []struct {
 		name, source string
 		config       map[string]any
 		want         int
@@ -175,25 +174,22 @@ func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 		{"reads all of the input", "package p\n\nallow if count(input) > 100\n", map[string]any{"identity": keys}, 401},
 		{"no control, default deny", "", map[string]any{"identity": keys, "default_action": "deny"}, 403},
 	} {
-		p := newPlane(t)
 		set := policySet{revision: 1, mode: "enforce", config: tc.config}
 		if tc.source != "" {
 			set.controls = []control{{id: 1, source: tc.source}}
 		}
-		p.publish(set)
-		b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
-		gate, e := grpcBouncer(t, p, nil)
-		gate.at(t, 1)
+		p, b := startPublished(t, app.URL, set, trustLoopback)
+		_, e := grpcBouncer(t, p, nil)
 		direct := fetch(t, "GET", b.url+"/admin", nil)
 		auth := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "app.test", "/admin"))
 		for way, got := range map[string]reply{"proxy": direct, "forward-auth": auth} {
 			challenge := got.header.Get("WWW-Authenticate")
 			if got.status != tc.want || strings.HasPrefix(challenge, "Bearer ") != (tc.want == 401) || strings.Contains(challenge, "invalid_token") {
-				t.Errorf("%d %s, %s: %d %q, want %d", i, tc.name, way, got.status, challenge, tc.want)
+				t.Errorf("%s, %s: %s with the challenge %q, want %d", tc.name, way, got, challenge, tc.want)
 			}
 		}
 		if got := e.ask(newCheck("GET", "app.test", "/admin", nil)).GetDeniedResponse().GetStatus().GetCode(); int(got) != tc.want {
-			t.Errorf("%s, Envoy: %d, want %d", tc.name, got, tc.want)
+			t.Errorf("%s, Envoy: status %d, want %d", tc.name, got, tc.want)
 		}
 	}
 }
@@ -204,10 +200,10 @@ func TestReasonText(t *testing.T) {
 		out := gateway.ReasonText(s)
 		var back string
 		if err := json.Unmarshal([]byte(`"`+out+`"`), &back); err != nil || len(out) > gateway.MaxReason+16 || len(s) < 100 && back != s {
-			t.Errorf("%q: %q, %v", s, out, err)
+			t.Errorf("ReasonText(%q) = %q %v, want a short JSON string of the same text", s, out, err)
 		}
 		if strings.ContainsAny(out, "\"$\n") {
-			t.Errorf("%q holds what nginx or JSON reads", out)
+			t.Errorf("ReasonText(%q) = %q, want nothing that nginx or JSON interprets", s, out)
 		}
 	}
 }

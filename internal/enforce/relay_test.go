@@ -23,9 +23,7 @@ func TestBodyDeadlineEnds(t *testing.T) {
 		_ = http.NewResponseController(w).Flush() // a body of unknown length has deadlines of its own
 		fmt.Fprint(w, "whole")
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
-	b := start(t, p, app.URL, func(c *Config) { c.BodyIdle, c.UpstreamConns = idle, 1 }).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(allowAll), func(c *Config) { c.BodyIdle, c.UpstreamConns = idle, 1 })
 	for _, path := range []string{"/fast", "/slow", "/fast"} {
 		res, err := http.Get(b.url + path)
 		if err != nil {
@@ -34,7 +32,7 @@ func TestBodyDeadlineEnds(t *testing.T) {
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		if err != nil || res.StatusCode != http.StatusOK || string(body) != "whole" {
-			t.Errorf("%s: %s %q %v", path, res.Status, body, err)
+			t.Errorf("GET %s = %s %q %v, want the whole body", path, res.Status, body, err)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -53,8 +52,8 @@ const (
 	callList       = `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`
 )
 
-// as makes a request in a session, for a user whom a trusted proxy names.
-func as(user, id string, more ...string) func(*http.Request) {
+// asUser makes a request in a session, for a user whom a trusted proxy names.
+func asUser(user, id string, more ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("X-Auth-Request-User", user)
 		if id != "" {
@@ -66,6 +65,7 @@ func as(user, id string, more ...string) func(*http.Request) {
 	}
 }
 
+// sessionPlane returns a control plane whose bundle has toolMasks.
 func sessionPlane(t *testing.T, key masking.HashKey, mode string) *plane {
 	p := newPlane(t)
 	p.publish(policySet{
@@ -81,35 +81,31 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	one, two := start(t, p, app.URL, nil).at(t, 1), start(t, p, app.URL, nil).at(t, 1)
-	opened := post(t, one.url+"/mcp", "application/json", callInitialize, as("ann", ""))
+	opened := post(t, one.url+"/mcp", "application/json", callInitialize, asUser("ann", ""))
 	id := opened.header.Get(session.Header)
 	if opened.status != 200 || id == "" || strings.Contains(id, "s-1") {
-		t.Fatalf("%d, the session is %q", opened.status, id)
+		t.Fatalf("%s in session %q, want 200 and an id of the bouncer", opened, id)
 	}
-	if again := post(t, two.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); again != id {
-		t.Errorf("the same session has two ids: %s and %s", id, again)
+	if again := post(t, two.url+"/mcp", "application/json", callInitialize, asUser("ann", "")).header.Get(session.Header); again != id {
+		t.Errorf("the second bouncer names the session %s, want %s", again, id)
 	}
 	for name, b := range map[string]*running{"this bouncer": one, "another": two} {
-		if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || got.header.Get("X-Session") != "s-1" {
-			t.Errorf("%s: its user got %d in session %q", name, got.status, got.header.Get("X-Session"))
+		if got := post(t, b.url+"/mcp", "application/json", callRead, asUser("ann", id)); got.status != 200 || got.header.Get("X-Session") != "s-1" {
+			t.Errorf("%s: %s for its user in session %q, want 200 in s-1", name, got, got.header.Get("X-Session"))
 		}
 		app.take()
 		for user, session := range map[string]string{"bob": id, "": id, "ann": id[:len(id)-2], "Ann": id} {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
-				got := fetch(t, method, b.url+"/mcp", as(user, session, "Last-Event-Id", "1"))
+				got := fetch(t, method, b.url+"/mcp", asUser(user, session, "Last-Event-Id", "1"))
 				if got.status != 404 || !strings.Contains(got.body, "session_unknown") || len(app.take()) > 0 {
-					t.Errorf("%s: %s by %q in %s: %d %s", name, method, user, session, got.status, got.body)
+					t.Errorf("%s: %s by %q in %s, want 404 session_unknown", name, got, user, session)
 				}
 			}
 		}
 	}
 	// A foreign id belongs to its first user.
-	if got := post(t, one.url+"/mcp", "application/json", callRead, as("ann", "elsewhere")); got.status != 200 {
-		t.Errorf("a session from elsewhere: %d", got.status)
-	}
-	if got := post(t, one.url+"/mcp", "application/json", callRead, as("bob", "elsewhere")); got.status != 404 {
-		t.Errorf("another's session from elsewhere: %d", got.status)
-	}
+	wantAnswer(t, "a foreign session, first by ann", post(t, one.url+"/mcp", "application/json", callRead, asUser("ann", "elsewhere")), 200)
+	wantAnswer(t, "a foreign session of ann, by bob", post(t, one.url+"/mcp", "application/json", callRead, asUser("bob", "elsewhere")), 404)
 }
 
 // Without a key, the bouncer remembers the user of each session. In shadow mode it does not change
@@ -117,22 +113,16 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 func TestSessionsWithoutAKey(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	b := start(t, sessionPlane(t, nil, "enforce"), app.URL, nil).at(t, 1)
-	if got := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); got != "s-1" {
-		t.Errorf("the session is %q", got)
+	if got := post(t, b.url+"/mcp", "application/json", callInitialize, asUser("ann", "")).header.Get(session.Header); got != "s-1" {
+		t.Errorf("the session is %q, want s-1", got)
 	}
-	if got := post(t, b.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 404 {
-		t.Errorf("another's session: %d", got.status)
-	}
-	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", "s-1")); got.status != 200 {
-		t.Errorf("one's own session: %d", got.status)
-	}
+	wantAnswer(t, "a session of ann, by bob", post(t, b.url+"/mcp", "application/json", callRead, asUser("bob", "s-1")), 404)
+	wantAnswer(t, "a session of ann, by ann", post(t, b.url+"/mcp", "application/json", callRead, asUser("ann", "s-1")), 200)
 	shadow := start(t, sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "shadow"), app.URL, nil).at(t, 1)
-	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); got != "s-1" {
-		t.Errorf("in shadow mode the session is %q", got)
+	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, asUser("ann", "")).header.Get(session.Header); got != "s-1" {
+		t.Errorf("in shadow mode the session is %q, want s-1", got)
 	}
-	if got := post(t, shadow.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 200 {
-		t.Errorf("in shadow mode: %d", got.status)
-	}
+	wantAnswer(t, "in shadow mode", post(t, shadow.url+"/mcp", "application/json", callRead, asUser("bob", "s-1")), 200)
 }
 
 // A resumed stream gets the masks of the answers that it carries, and does not list tools that the
@@ -141,20 +131,20 @@ func TestResumedStreams(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)
-	id := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header)
-	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") {
-		t.Fatalf("the call: %d %s", got.status, got.body)
+	id := post(t, b.url+"/mcp", "application/json", callInitialize, asUser("ann", "")).header.Get(session.Header)
+	if got := post(t, b.url+"/mcp", "application/json", callRead, asUser("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") {
+		t.Fatalf("the call: %s, want 200 and no secret", got)
 	}
 	for _, accept := range []string{"text/event-stream", "*/*", "application/json", "text/plain", ""} {
-		got := fetch(t, "GET", b.url+"/mcp", as("ann", id, "Accept", accept, "Last-Event-Id", "0"))
+		got := fetch(t, "GET", b.url+"/mcp", asUser("ann", id, "Accept", accept, "Last-Event-Id", "0"))
 		if got.status != 200 || strings.Contains(got.body, "canary") || strings.Contains(got.body, "forbidden") || !strings.Contains(got.body, `"read"`) {
-			t.Errorf("Accept %q: %d %s", accept, got.status, got.body)
+			t.Errorf("Accept %q: %s, want 200 with masks and the permitted tool alone", accept, got)
 		}
 	}
 	// Another bouncer knows what the server's tools are, and so what masks their answers have.
 	other := start(t, p, app.URL, nil).at(t, 1)
-	post(t, other.url+"/mcp", "application/json", callList, as("ann", id))
-	if got := fetch(t, "GET", other.url+"/mcp", as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") || strings.Contains(got.body, "forbidden") {
-		t.Errorf("another bouncer: %d %s", got.status, got.body)
+	post(t, other.url+"/mcp", "application/json", callList, asUser("ann", id))
+	if got := fetch(t, "GET", other.url+"/mcp", asUser("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") || strings.Contains(got.body, "forbidden") {
+		t.Errorf("another bouncer: %s, want 200 with masks and the permitted tool alone", got)
 	}
 }

@@ -66,12 +66,12 @@ func TestTLS(t *testing.T) {
 	}))
 	defer app.Close()
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
+	p.publish(enforcing(adminOnly))
 	before := goleak.IgnoreCurrent()
 	b := start(t, p, app.URL, func(c *Config) { c.TLSCert, c.TLSKey = files["cert"], files["key"] }).at(t, 1)
 	url, addr := strings.Replace(b.url, "http:", "https:", 1), strings.TrimPrefix(b.url, "http://")
 	secure := &tls.Config{RootCAs: roots, ServerName: "bouncer.test"}
-	silent, err := net.Dial("tcp", addr) // a handshake that never comes keeps nobody waiting
+	silent, err := net.Dial("tcp", addr) // a client without a handshake delays no other
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestTLS(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.StatusCode != want || resp.ProtoMajor != major || want == 200 && string(body) != "https" {
-				t.Errorf("%s over HTTP/%d: %d %s %q", path, major, resp.StatusCode, resp.Proto, body)
+				t.Errorf("GET %s over HTTP/%d = %d %s %q, want %d", path, major, resp.StatusCode, resp.Proto, body, want)
 			}
 		}
 		client.CloseIdleConnections()
@@ -115,13 +115,13 @@ func TestTLS(t *testing.T) {
 		answer, _ := io.ReadAll(conn)
 		conn.Close()
 		if bad := strings.Contains(string(answer), " 400 "); bad != tc.bad {
-			t.Errorf("%s: %q", tc.name, answer)
+			t.Errorf("%s: %q, want a refusal: %v", tc.name, answer, tc.bad)
 		}
 	}
 	if resp, err := http.Get(b.url + "/x"); err == nil {
 		resp.Body.Close()
 		if resp.StatusCode == 200 {
-			t.Error("plain text is answered")
+			t.Error("a request without TLS = 200, want none")
 		}
 	}
 	b.stop()

@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,18 +14,19 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// reportedTools are the events in the decision log that say which tools changed.
-func reportedTools(p *plane, want int) (told []map[string]any) {
-	p.wait("the changes in the log", func() bool {
-		told = told[:0]
+// waitToolChanges waits for n events in the decision log that say which tools changed.
+func (p *plane) waitToolChanges(n int) (changes []map[string]any) {
+	p.t.Helper()
+	p.wait(fmt.Sprintf("%d changes of tools in the log", n), func() bool {
+		changes = changes[:0]
 		for _, e := range p.events {
-			if custom, _ := e["custom"].(map[string]any); custom["event"] == "mcp_tools_changed" {
-				told = append(told, e)
+			if field(e, "custom", "event") == "mcp_tools_changed" {
+				changes = append(changes, e)
 			}
 		}
-		return len(told) == want
+		return len(changes) == n
 	})
-	return told
+	return changes
 }
 
 // Shadow mode also reports a server that changes the descriptions of its tools. The client gets the
@@ -48,41 +47,35 @@ func TestShadowReportsChangedTools(t *testing.T) {
 			}
 			serve("does ")
 			app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*now.Load()).ServeHTTP(w, r) })
-			p := newPlane(t)
-			p.publish(guarded(1, "shadow"))
-			b := start(t, p, app.URL, nil).at(t, 1)
+			p, b := startPublished(t, app.URL, guarded(1, "shadow"), nil)
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
 			list := func(describe string) {
 				serve(describe)
-				c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-				s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := connect(ctx, t, b, vouched{"ann", "staff"}, tc.version)
 				defer s.Close()
 				got, err := s.ListTools(ctx, nil)
 				if err != nil || len(got.Tools) != 3 {
-					t.Fatalf("%v %v", got, err)
+					t.Fatalf("the tools are %v %v, want 3", got, err)
 				}
 				for _, tool := range got.Tools {
 					if tool.Description != describe+tool.Name {
-						t.Errorf("%s is told as %q", tool.Name, tool.Description)
+						t.Errorf("the description of %s is %q, want it unchanged", tool.Name, tool.Description)
 					}
 				}
 			}
 			list("does ")
 			list("does ")
 			if n := b.count.ToolsChanged.Load(); n != 0 {
-				t.Errorf("%d changes of what stayed", n)
+				t.Errorf("%d changes are counted, want 0: nothing changed", n)
 			}
 			list("sends all to us: ")
-			told := reportedTools(p, 1)
-			if got := fmt.Sprint(told[0]["custom"].(map[string]any)["tools"]); !strings.Contains(got, "search") || !strings.Contains(got, "mail") {
-				t.Errorf("told: %v", told[0])
+			change := p.waitToolChanges(1)[0]
+			if got := fmt.Sprint(field(change, "custom", "tools")); !strings.Contains(got, "search") || !strings.Contains(got, "mail") {
+				t.Errorf("the event is %v, want the tools that changed", change)
 			}
 			if n := b.count.ToolsChanged.Load(); n != 3 {
-				t.Errorf("%d changes", n)
+				t.Errorf("%d changes are counted, want 3", n)
 			}
 		})
 	}
@@ -95,13 +88,6 @@ func TestShadowReadsMalformedLists(t *testing.T) {
 	list := func(describe string) string {
 		return `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","description":"` + describe + `"}]}}`
 	}
-	packed := func(s string) string {
-		var buf bytes.Buffer
-		z := gzip.NewWriter(&buf)
-		_, _ = io.WriteString(z, s)
-		_ = z.Close()
-		return buf.String()
-	}
 	var body atomic.Pointer[string]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -111,23 +97,21 @@ func TestShadowReadsMalformedLists(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, *body.Load())
 	})
-	p := newPlane(t)
-	p.publish(guarded(1, "shadow"))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	p, b := startPublished(t, app.URL, guarded(1, "shadow"), nil)
 	const events, doc = "text/event-stream", "application/json"
 	for i, tc := range []struct {
 		name, ask, kind, enc, body string
-		Changes                    uint64
+		changes                    uint64
 	}{
 		{"the first", ask, doc, "", list("a"), 0},
 		{"the same", ask, doc, "", list("a"), 0},
 		{"no list was asked for", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`, doc, "", list("b"), 0},
-		{"packed", ask, doc, "gzip", packed(list("b")), 1},
-		{"packed events", ask, events, "gzip", packed("data: " + list("c") + "\n\n"), 1},
+		{"packed", ask, doc, "gzip", gzipped(list("b")), 1},
+		{"packed events", ask, events, "gzip", gzipped("data: " + list("c") + "\n\n"), 1},
 		{"events", ask, events, "", "data: {}\n\ndata: " + list("d") + "\n\n", 1},
 		{"another packing", ask, doc, "br", list("e"), 0},
 		{"broken", ask, doc, "", list("e")[:40], 0},
-		{"broken packing", ask, doc, "gzip", packed(list("e"))[:30], 0},
+		{"broken packing", ask, doc, "gzip", gzipped(list("e"))[:30], 0},
 		{"too long", ask, doc, "", list(strings.Repeat("e", 1<<20)), 0},
 		{"afterwards", ask, doc, "", list("e"), 1},
 	} {
@@ -135,16 +119,16 @@ func TestShadowReadsMalformedLists(t *testing.T) {
 		before := b.count.ToolsChanged.Load()
 		got := rpc(t, b.url, tc.ask, "Kind", tc.kind, "Enc", tc.enc, "Accept-Encoding", "identity")
 		if got.status != 200 || got.body != tc.body {
-			t.Errorf("%d %s: %d, %d bytes that differ", i, tc.name, got.status, len(got.body))
+			t.Errorf("%d %s: %s, want 200 and the body unchanged", i, tc.name, got)
 		}
-		if tc.Changes > 0 {
-			p.wait(tc.name, func() bool { return b.count.ToolsChanged.Load() == before+tc.Changes })
+		if tc.changes > 0 {
+			p.wait(tc.name, func() bool { return b.count.ToolsChanged.Load() == before+tc.changes })
 		}
-		if n := b.count.ToolsChanged.Load() - before; n != tc.Changes {
-			t.Errorf("%s: %d changes", tc.name, n)
+		if n := b.count.ToolsChanged.Load() - before; n != tc.changes {
+			t.Errorf("%s: %d changes are counted, want %d", tc.name, n, tc.changes)
 		}
 	}
-	p.wait("what was held is given back", func() bool { return b.shadow.Held.Load() == 0 })
+	p.wait("the memory to be released", func() bool { return b.shadow.Held.Load() == 0 })
 }
 
 // A header that repeats an argument must repeat the argument that the tool's schema names.
@@ -155,9 +139,7 @@ func TestParamHeadersBySchema(t *testing.T) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}, nil
 	})
 	app := newApplication(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}).ServeHTTP)
-	p := newPlane(t)
-	p.publish(guarded(1, "enforce"))
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, guarded(1, "enforce"), nil)
 	call := func(arguments string, params ...string) reply {
 		head := append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "query"}, params...)
 		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -166,38 +148,34 @@ func TestParamHeadersBySchema(t *testing.T) {
 	const both = `{"region":"eu","note":"us"}`
 	refused := func(r reply) bool { return r.status == 400 && strings.Contains(r.body, `"error":"mcp_invalid"`) }
 	if got := call(both, "Mcp-Param-Region", "us"); refused(got) {
-		t.Errorf("before the schema was seen: %s", got.body)
+		t.Errorf("before the bouncer knows the schema: %s, want no refusal", got)
 	}
 	if got := call(both, "Mcp-Param-Region", "nowhere"); !refused(got) {
-		t.Errorf("a value of no argument: %d %s", got.status, got.body)
+		t.Errorf("a value that no argument has: %s, want a refusal", got)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
-	session, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := connect(ctx, t, b, vouched{"ann", "staff"}, "2026-07-28")
 	defer session.Close()
 	if _, err := session.ListTools(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range []map[string]any{{"region": "Größe"}, {"region": "eu", "from": map[string]any{"rows": 3}}, {"note": "x"}, {"region": nil}} {
 		if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: args}); err != nil && strings.Contains(err.Error(), "Mcp-Param") {
-			t.Errorf("the real client with %v: %v", args, err)
+			t.Errorf("the real client with %v: %v, want no refusal of its headers", args, err)
 		}
 	}
 	if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: map[string]any{"region": "eu"}}); err != nil {
-		t.Error(err)
+		t.Errorf("a call by the real client: %v, want no error", err)
 	}
 	for name, tc := range map[string]struct {
 		got     reply
 		refused bool
 	}{
 		"as declared":             {call(both, "Mcp-Param-Region", "eu"), false},
-		"another argument's":      {call(both, "Mcp-Param-Region", "us"), true},
-		"left out":                {call(both), true},
-		"of what is absent":       {call(`{"note":"us"}`, "Mcp-Param-Region", "us"), true},
+		"of another argument":     {call(both, "Mcp-Param-Region", "us"), true},
+		"no header":               {call(both), true},
+		"of an absent argument":   {call(`{"note":"us"}`, "Mcp-Param-Region", "us"), true},
 		"of null":                 {call(`{"region":null,"note":""}`, "Mcp-Param-Region", ""), true},
 		"nested":                  {call(`{"from":{"rows":3.0}}`, "Mcp-Param-Rows", "3"), false},
 		"nested, another":         {call(`{"from":{"rows":4},"n":3}`, "Mcp-Param-Rows", "3"), true},
@@ -209,7 +187,7 @@ func TestParamHeadersBySchema(t *testing.T) {
 		"where nothing is needed": {call(`{"note":"us"}`), false},
 	} {
 		if refused(tc.got) != tc.refused {
-			t.Errorf("%s: %d %s", name, tc.got.status, tc.got.body)
+			t.Errorf("%s: %s, want a refusal: %v", name, tc.got, tc.refused)
 		}
 	}
 }

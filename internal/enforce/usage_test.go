@@ -60,41 +60,31 @@ func TestTokenBudget(t *testing.T) {
 	var cost, clock atomic.Int64
 	clock.Store(time.Date(2026, 5, 1, 12, 0, 1, 0, time.UTC).UnixNano())
 	app := newApplication(t, model(&cost))
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}}})
-	b := start(t, p, app.URL, func(c *Config) { c.Count = usage.NewTally(func() time.Time { return time.Unix(0, clock.Load()) }).Add }).at(t, 1)
+	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}, config: loopbackProxies()}, func(c *Config) { c.Count = usage.NewTally(func() time.Time { return time.Unix(0, clock.Load()) }).Add })
 	ask := func(user, body string) reply {
-		return post(t, b.url+"/v1/chat/completions", "application/json", body, func(r *http.Request) { r.Header.Set("X-Auth-Request-User", user) })
+		return post(t, b.url+"/v1/chat/completions", "application/json", body, asUser(user, ""))
 	}
 	cost.Store(60)
 	for i, want := range []int{200, 200, 429} {
 		got := ask("ann", chat)
-		if got.status != want {
-			t.Errorf("request %d: %d %s", i, got.status, got.body)
-		}
+		wantAnswer(t, fmt.Sprintf("request %d", i), got, want)
 		// The error has the form of the provider, and says when to retry.
 		if want == 429 && (!strings.Contains(got.body, `"error":{"message":"the budget is used up: 120","type":"rate_limit_error","param":null,"code":"budget_exhausted"}`) || got.header.Get("Retry-After") == "") {
-			t.Errorf("the reason: %s %v", got.body, got.header)
+			t.Errorf("request %d: %s %v, want the error of the provider and Retry-After", i, got, got.header)
 		}
 	}
-	if got := ask("ann", strings.Replace(chat, `"gpt-4"`, `""`, 1)); got.status != 403 || !strings.Contains(got.body, `"code":"access_denied"`) {
-		t.Errorf("what no renewal of the budget would grant: %d %s", got.status, got.body)
-	}
+	wantAnswer(t, "a request that is denied for another reason", ask("ann", strings.Replace(chat, `"gpt-4"`, `""`, 1)), 403, `"code":"access_denied"`)
 	stream := strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)
 	for i, want := range []int{200, 200, 429} {
 		if got := ask("bob", stream); got.status != want || want == 200 && !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
-			t.Errorf("streamed request %d: %d %s", i, got.status, got.body)
+			t.Errorf("streamed request %d: %s, want %d", i, got, want)
 		}
 	}
 	clock.Add(int64(time.Minute))
-	if got := ask("ann", chat); got.status != 200 {
-		t.Errorf("in the next minute: %d %s", got.status, got.body)
-	}
+	wantAnswer(t, "in the next minute", ask("ann", chat), 200)
 	app.Close()
-	for range 3 { // what was not answered costs nothing
-		if got := ask("cid", chat); got.status != 502 {
-			t.Errorf("without an application: %d", got.status)
-		}
+	for range 3 { // a request without an answer costs nothing
+		wantAnswer(t, "without an application", ask("cid", chat), 502)
 	}
 }
 
@@ -108,9 +98,7 @@ func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-over
 	})
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing(budget), nil)
 	defer close(over)
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)))
 	if err != nil {
@@ -120,12 +108,10 @@ func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
 	var got []byte
 	for one := make([]byte, 1); !strings.HasSuffix(string(got), "data: [DONE]\n\n"); got = append(got, one[0]) {
 		if _, err := res.Body.Read(one); err != nil {
-			t.Fatalf("%q: %v", got, err)
+			t.Fatalf("the stream ends after %q: %v", got, err)
 		}
 	}
-	if next := post(t, b.url+"/v1/chat/completions", "application/json", chat, nil); next.status != 429 {
-		t.Errorf("the next request, while the stream is open: %d %s", next.status, next.body)
-	}
+	wantAnswer(t, "the next request, while the stream is open", post(t, b.url+"/v1/chat/completions", "application/json", chat, nil), 429)
 }
 
 // Requests at the same time cannot exceed a limit together.
@@ -133,9 +119,7 @@ func TestConcurrentRequestsKeepTheLimit(t *testing.T) {
 	var cost, passed atomic.Int64
 	cost.Store(2)
 	app := newApplication(t, model(&cost))
-	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package limit\n\nallow if input.usage.requests.hour < 5\n"}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	_, b := startPublished(t, app.URL, enforcing("package limit\n\nallow if input.usage.requests.hour < 5\n"), nil)
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
@@ -146,10 +130,10 @@ func TestConcurrentRequestsKeepTheLimit(t *testing.T) {
 	}
 	all.Wait()
 	if n := passed.Load(); n > 5 || n < 1 {
-		t.Errorf("%d passed, 5 may", n)
+		t.Errorf("%d requests passed, want 1 to 5", n)
 	}
-	if post(t, b.url+"/", "text/plain", "no json", nil).status == 200 != (passed.Load() < 5) {
-		t.Errorf("after %d", passed.Load())
+	if got := post(t, b.url+"/", "text/plain", "no json", nil); (got.status == 200) != (passed.Load() < 5) {
+		t.Errorf("a request after %d that passed: %s, want 200 only before the fifth", passed.Load(), got)
 	}
 }
 
@@ -227,7 +211,7 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 					})
 					passes := mode == "shadow" || tc.want == 200
 					if passes && (got.status != 200 || got.body != fmt.Sprint(len(tc.body))) || !passes && got.status != tc.want {
-						t.Errorf("%d %.200s, want %d", got.status, got.body, tc.want)
+						t.Errorf("%s, want %d, or in shadow 200 with the whole body", got, tc.want)
 					}
 					to.logged++
 					e := to.p.logged(to.logged)[to.logged-1]
@@ -235,10 +219,10 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 					if mode == "shadow" && want == "DENY" {
 						want = "SHADOW_WOULD_DENY"
 					}
-					if got := e["custom"].(map[string]any)["outcome"]; got != want {
-						t.Errorf("logged as %v, want %s: %v", got, want, e)
+					if got := field(e, "custom", "outcome"); got != want {
+						t.Errorf("outcome = %v, want %s: %v", got, want, e)
 					}
-					eventually(t, "the memory to be given back", func() bool { return to.b.shadow.Held.Load() == 0 })
+					eventually(t, "the memory to be released", func() bool { return to.b.shadow.Held.Load() == 0 })
 				})
 			}
 		}

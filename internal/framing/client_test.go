@@ -11,32 +11,20 @@ import (
 
 // pair returns a connection to an application, the application's end of it, and the number of times
 // that the trust was revoked.
-func pair(t *testing.T) (*ClientConn, net.Conn, *int) {
+func pair(t *testing.T) (*ClientConn, *net.TCPConn, *int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, app := tcpPair(t)
 	lost := 0
 	conn := NewClientConn(c, NewTrust(time.Now, func() { lost++ }))
-	t.Cleanup(func() { conn.Close(); app.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	return conn, app, &lost
 }
 
 const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// ask writes a request, has the application answer, and reads up to its end or as
-// many bytes as the answer has.
+// ask writes a request, has the application answer, and reads as many bytes as the answer has, or up to
+// the end.
 func ask(t *testing.T, c *ClientConn, app net.Conn, answer string) (string, error) {
 	t.Helper()
 	if _, err := io.WriteString(c, get); err != nil {
@@ -60,25 +48,26 @@ func ask(t *testing.T, c *ClientConn, app net.Conn, answer string) (string, erro
 
 const sound = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
+// A connection is used again after any complete answer, with or without a body.
 func TestIdleConnectionIsReused(t *testing.T) {
 	c, app, lost := pair(t)
 	for range 3 {
 		for _, answer := range []string{sound, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n" + sound, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"} {
 			got, err := ask(t, c, app, answer)
 			if got != answer || err != nil || !c.Reusable() {
-				t.Fatalf("%q: %q %v, reusable %v", answer, got, err, c.Reusable())
+				t.Fatalf("%q is read as %q %v, reusable %v, want it whole and reusable", answer, got, err, c.Reusable())
 			}
 		}
 	}
 	if *lost != 0 {
-		t.Errorf("trust was lost %d times", *lost)
+		t.Errorf("trust was lost %d times, want never", *lost)
 	}
 }
 
 // TestUnsolicitedBytes checks that no request is written on a connection that received bytes while
 // idle, and that no reader gets those bytes.
 func TestUnsolicitedBytes(t *testing.T) {
-	for said, loses := range map[string]bool{
+	for sent, loses := range map[string]bool{
 		sound: true, "x": true, "\r\n": true, "HTTP/1.1 100 Continue\r\n\r\n": true,
 		"HTTP/1.1 408 Request Timeout\r\n\r\n": false, "HTTP/1.0 408 x\r\n\r\n": false,
 	} {
@@ -87,20 +76,20 @@ func TestUnsolicitedBytes(t *testing.T) {
 			if _, err := ask(t, c, app, sound); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = io.WriteString(app, said)
+			_, _ = io.WriteString(app, sent)
 			if err := c.socket.wait(); err != nil {
 				t.Fatal(err)
 			}
 			if first == "read" {
 				if n, err := c.Read(make([]byte, 100)); n != 0 || err == nil {
-					t.Errorf("%q: read %d bytes, %v", said, n, err)
+					t.Errorf("%q: %d bytes are read, %v, want none and an error", sent, n, err)
 				}
 			}
 			if n, err := io.WriteString(c, get); n != 0 || err == nil {
-				t.Errorf("%q: a request was written: %v", said, err)
+				t.Errorf("%q: %d bytes of a request are written, %v, want none and an error", sent, n, err)
 			}
 			if c.Reusable() || (*lost > 0) != loses || *lost > 1 {
-				t.Errorf("%q: reusable %v, trust lost %d times", said, c.Reusable(), *lost)
+				t.Errorf("%q: reusable %v, trust lost %d times, want it lost: %v", sent, c.Reusable(), *lost, loses)
 			}
 		}
 	}
@@ -116,7 +105,7 @@ func TestLastAnswers(t *testing.T) {
 	} {
 		c, app, _ := pair(t)
 		if got, err := ask(t, c, app, answer+" "); got != answer || !errors.Is(err, io.EOF) || c.Reusable() {
-			t.Errorf("%s: %q %v, reusable %v", name, got, err, c.Reusable())
+			t.Errorf("%s: %q %v, reusable %v, want the answer and the end", name, got, err, c.Reusable())
 		}
 	}
 	c, app, _ := pair(t)
@@ -124,22 +113,23 @@ func TestLastAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := ask(t, c, app, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\nok"); got != "" || !errors.Is(err, io.EOF) {
-		t.Errorf("a 408 on a used connection: %q %v; want its end", got, err)
+		t.Errorf("a 408 on a used connection: %q %v, want the end alone", got, err)
 	}
 }
 
+// An application that sent unsolicited bytes is trusted again after a while.
 func TestDistrustEnds(t *testing.T) {
 	now := time.Unix(0, 0)
 	trust := NewTrust(func() time.Time { return now }, func() {})
 	if trust.singleUse() {
-		t.Error("the connection is single-use from the start")
+		t.Error("singleUse = true at the start, want false")
 	}
 	trust.revoke()
 	if !trust.singleUse() {
-		t.Error("still trusted")
+		t.Error("singleUse = false after revoke, want true")
 	}
 	if now = now.Add(distrustTime); trust.singleUse() {
-		t.Error("distrusted for ever")
+		t.Error("singleUse = true after the time of distrust, want false")
 	}
 }
 
@@ -158,6 +148,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
+// followAnswer scans an answer in steps, and returns its end.
 func followAnswer(wire string, step int) (end int, done bool, err error) {
 	var a answers
 	a.begin()

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// timed counts what is set on a connection.
-type timed struct {
+// countedDeadlines counts the deadlines that are set on a connection.
+type countedDeadlines struct {
 	net.Conn
 	reads, writes atomic.Int64
-	set           chan struct{} // nil, or is told of each read deadline
+	set           chan struct{} // if not nil, receives after each read deadline
 }
 
-func (c *timed) SetReadDeadline(t time.Time) error {
+func (c *countedDeadlines) SetReadDeadline(t time.Time) error {
 	c.reads.Add(1)
 	defer func() {
 		if c.set != nil {
@@ -28,29 +28,16 @@ func (c *timed) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-func (c *timed) SetWriteDeadline(t time.Time) error {
+func (c *countedDeadlines) SetWriteDeadline(t time.Time) error {
 	c.writes.Add(1)
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// ends are the two ends of a connection over TCP.
-func ends(t *testing.T) (client net.Conn, server *timed) {
+// countedPair returns a connection over TCP. The server's end counts its deadlines.
+func countedPair(t *testing.T) (client net.Conn, server *countedDeadlines) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err = net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(); accepted.Close() })
-	return client, &timed{Conn: accepted}
+	client, accepted := tcpPair(t)
+	return client, &countedDeadlines{Conn: accepted}
 }
 
 // A deadline is set when a call begins to wait, and only if the present one is not close enough.
@@ -85,7 +72,7 @@ func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 			}
 			d.endWait()
 			if len(set) > before && !set[len(set)-1].Equal(w) {
-				t.Errorf("%s: %v was set, not %v", name, set[len(set)-1], w)
+				t.Errorf("%s: the deadline is %v, want %v", name, set[len(set)-1], w)
 			}
 		}
 		if len(set) != c.want {
@@ -96,7 +83,7 @@ func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 
 // A new deadline ends calls that are already waiting. net/http ends its reads in this way.
 func TestDeadlineEndsWaitingCalls(t *testing.T) {
-	client, inner := ends(t)
+	client, inner := countedPair(t)
 	inner.set = make(chan struct{}, 10)
 	c := NewServerConn(inner, nil)
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
@@ -112,7 +99,7 @@ func TestDeadlineEndsWaitingCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the read ended with %v", err)
+		t.Errorf("the read ended with %v, want ErrDeadlineExceeded", err)
 	}
 	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -121,19 +108,19 @@ func TestDeadlineEndsWaitingCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
-		t.Errorf("after a later deadline: %d bytes, %v", n, err)
+		t.Errorf("a read after a later deadline: %d bytes, %v, want some", n, err)
 	}
 	if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a write past its deadline ended with %v", err)
+		t.Errorf("a write after its deadline: %v, want ErrDeadlineExceeded", err)
 	}
 }
 
 // A deadline that was set before the connection was handed over is removed.
 func TestEarlierDeadlineIsRemoved(t *testing.T) {
-	client, inner := ends(t)
+	client, inner := countedPair(t)
 	if err := inner.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -145,13 +132,13 @@ func TestEarlierDeadlineIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("a read without a deadline: %d bytes, %v, want some", n, err)
 	}
 }
 
 // net/http sets eight deadlines for each request, and waits under three of them.
 func TestDeadlinesOfOneRequest(t *testing.T) {
-	client, inner := ends(t)
+	client, inner := countedPair(t)
 	handed := make(chan net.Conn, 1)
 	handed <- NewServerConn(inner, nil)
 	srv := &http.Server{
@@ -176,14 +163,14 @@ func TestDeadlinesOfOneRequest(t *testing.T) {
 		}
 	}
 	if n := inner.reads.Load(); n > 3*rounds+4 {
-		t.Errorf("%d read deadlines were set for %d requests", n, rounds)
+		t.Errorf("%d read deadlines are set for %d requests, want at most 3 each", n, rounds)
 	}
 	if n := inner.writes.Load(); n > rounds+4 { // on a slow machine each is later than the one before
-		t.Errorf("%d write deadlines were set for %d requests", n, rounds)
+		t.Errorf("%d write deadlines are set for %d requests, want at most one each", n, rounds)
 	}
 }
 
-// oneConn is a listener that hands out what is in conns.
+// oneConn is a listener that accepts what is in conns.
 type oneConn struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -24,6 +24,7 @@ func eachConn(t *testing.T, test func(t *testing.T, c net.Conn, peer *net.TCPCon
 	}
 }
 
+// tcpPair returns both ends of a connection over TCP.
 func tcpPair(t *testing.T) (c, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -42,37 +43,38 @@ func tcpPair(t *testing.T) (c, peer *net.TCPConn) {
 	return c, peer
 }
 
-// wantOp fails unless err is one of package net's, of that operation and cause.
+// wantOp reports an error that is not one of package net, of that operation and cause.
 func wantOp(t *testing.T, err error, op string, cause error) {
 	t.Helper()
 	var of *net.OpError
 	if !errors.As(err, &of) || of.Op != op || !errors.Is(err, cause) {
-		t.Errorf("error %#v (%v), want one of %s because of %v", err, err, op, cause)
+		t.Errorf("the error is %#v (%v), want one of %s because of %v", err, err, op, cause)
 	}
 }
 
+// Everything that one end sends reaches the other, also if the kernel accepts it in parts.
 func TestDirectTransfers(t *testing.T) {
 	eachConn(t, func(t *testing.T, c net.Conn, peer *net.TCPConn) {
 		sent := make([]byte, 5<<20) // more than the kernel takes at once
 		_, _ = rand.Read(sent)
 		go func() {
 			if n, err := c.Write(sent); n != len(sent) || err != nil {
-				t.Errorf("wrote %d bytes of %d: %v", n, len(sent), err)
+				t.Errorf("Write = %d, %v, want %d", n, err, len(sent))
 			}
 		}()
 		got := make([]byte, len(sent))
 		if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
-			t.Fatalf("the peer got other bytes: %v", err)
+			t.Fatalf("the peer reads other bytes: %v", err)
 		}
 		go func() { _, _ = peer.Write(sent); _ = peer.CloseWrite() }()
 		if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, sent) {
-			t.Fatalf("read %d other bytes: %v", len(got), err)
+			t.Fatalf("%d other bytes are read: %v", len(got), err)
 		}
 		if n, err := c.Read(nil); n != 0 || err != nil {
-			t.Errorf("read %d bytes into nothing: %v", n, err)
+			t.Errorf("Read(nil) = %d, %v, want 0 and no error", n, err)
 		}
 		if n, err := c.Read(got); n != 0 || !errors.Is(err, io.EOF) {
-			t.Errorf("read %d bytes after the end: %v", n, err)
+			t.Errorf("Read after the end = %d, %v, want 0 and EOF", n, err)
 		}
 	})
 }
@@ -102,6 +104,7 @@ func TestConcurrentDirectWrites(t *testing.T) {
 	})
 }
 
+// Both kinds of connections fail with the same errors.
 func TestDirectFailures(t *testing.T) {
 	buf := make([]byte, 1<<20)
 	t.Run("deadline passed", func(t *testing.T) {
@@ -120,7 +123,7 @@ func TestDirectFailures(t *testing.T) {
 			wantOp(t, err, "read", os.ErrDeadlineExceeded)
 			var timeout net.Error
 			if !errors.As(err, &timeout) || !timeout.Timeout() {
-				t.Errorf("%v is no timeout", err)
+				t.Errorf("the error is %v, want a timeout", err)
 			}
 			for err = nil; err == nil; {
 				_, err = c.Write(buf) // the peer reads nothing
@@ -155,17 +158,17 @@ func TestDirectInterfaces(t *testing.T) {
 	c, peer := tcpPair(t)
 	d := withDirectIO(c)
 	if _, ok := d.(interface{ SetLinger(sec int) error }); !ok {
-		t.Error("the connection cannot be reset")
+		t.Error("the connection has no SetLinger")
 	}
 	half, ok := d.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
-		t.Fatal("the connection cannot be half closed")
+		t.Fatal("the connection has no CloseWrite, or it fails")
 	}
 	if n, err := peer.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("the peer reads %d bytes, and %v", n, err)
+		t.Errorf("the peer reads %d bytes, %v, want EOF", n, err)
 	}
 	one, _ := net.Pipe()
 	if withDirectIO(one) != one {
-		t.Error("a pipe was trackErr for a TCP connection")
+		t.Error("withDirectIO wraps a pipe, want TCP connections alone")
 	}
 }

@@ -35,9 +35,9 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	fresh.Drain(t.Context(), l) // nobody asks anything
+	fresh.Drain(t.Context(), l) // no request comes
 	if took := time.Since(began); took < freshTimeout/2 {
-		t.Errorf("a fresh connection was waited for only %s", took)
+		t.Errorf("Drain waited %s for a fresh connection, want at least %s", took, freshTimeout/2)
 	}
 	drained := make(chan struct{})
 	go func() { defer close(drained); fresh.Drain(context.Background(), l) }()
@@ -45,11 +45,11 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 404 {
-		t.Errorf("%v, %v", res, err)
+		t.Errorf("the request after the stop: %v, %v, want 404", res, err)
 	}
 	<-drained
 	if fresh.hasAny() {
-		t.Error("a connection that asked counts as fresh")
+		t.Error("a connection with a request counts as fresh")
 	}
 	if err := srv.Shutdown(t.Context()); err != nil {
 		t.Error(err)

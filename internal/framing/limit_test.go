@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// from connects to l from a loopback address.
-func from(t *testing.T, l net.Listener, ip string) net.Conn {
+// dialFrom connects to l from a loopback address.
+func dialFrom(t *testing.T, l net.Listener, ip string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	c, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
@@ -30,7 +30,7 @@ func wantEnded(t *testing.T, what string, c net.Conn) {
 		t.Fatal(err)
 	}
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s is served: %v", what, err)
+		t.Errorf("%s: a read ends with %v, want the end of the connection", what, err)
 	}
 }
 
@@ -42,33 +42,33 @@ func wantServed(t *testing.T, what string, server, client net.Conn) {
 		_, err = client.Read(make([]byte, 1))
 	}
 	if err != nil {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s is not served: %v", what, err)
 	}
 }
 
-// record keeps what is logged.
-type record struct {
-	mu   sync.Mutex
-	kept strings.Builder
+// safeLog is a log that can be read while it is written.
+type safeLog struct {
+	mu  sync.Mutex
+	buf strings.Builder
 }
 
-func (r *record) Write(p []byte) (int, error) {
+func (r *safeLog) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.kept.Write(p)
+	return r.buf.Write(p)
 }
 
-func (r *record) text() string {
+func (r *safeLog) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.kept.String()
+	return r.buf.String()
 }
 
 // TestLimit checks that, at the limit, the address with most connections loses its oldest one to
 // another address, gets no new one itself, and gets new ones after its own close. Direct connections
 // behave alike.
 func TestLimit(t *testing.T) {
-	var logged record
+	var logged safeLog
 	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4, time.Now, slog.New(slog.NewTextHandler(&logged, nil))))
 	if err != nil {
 		t.Fatal(err)
@@ -84,27 +84,27 @@ func TestLimit(t *testing.T) {
 			accepted <- NewServerConn(c, nil)
 		}
 	}()
-	var mine, served []net.Conn
+	var clients, served []net.Conn
 	for range 4 {
-		mine = append(mine, from(t, l, "127.0.0.1"))
+		clients = append(clients, dialFrom(t, l, "127.0.0.1"))
 		served = append(served, <-accepted)
 	}
-	wantEnded(t, "a fifth connection of the address", from(t, l, "127.0.0.1"))
-	other := from(t, l, "127.0.0.2")
+	wantEnded(t, "a fifth connection of the address", dialFrom(t, l, "127.0.0.1"))
+	other := dialFrom(t, l, "127.0.0.2")
 	wantServed(t, "another address", <-accepted, other)
-	wantEnded(t, "the oldest connection", mine[0])
-	wantServed(t, "the next one", served[1], mine[1])
+	wantEnded(t, "the oldest connection", clients[0])
+	wantServed(t, "the next one", served[1], clients[1])
 	for _, c := range served[1:] {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
-		from(t, l, "127.0.0.1")
+		dialFrom(t, l, "127.0.0.1")
 		<-accepted
 	}
-	wantEnded(t, "one more after others have closed", from(t, l, "127.0.0.1"))
+	wantEnded(t, "one more after others have closed", dialFrom(t, l, "127.0.0.1"))
 	if got := logged.text(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "limit=4") {
-		t.Errorf("it warned %q, not once", got)
+		t.Errorf("the log is %q, want one warning with the limit", got)
 	}
 }

@@ -34,11 +34,11 @@ func TestSendRequest(t *testing.T) {
 				}
 				got := make([]byte, len(sound))
 				if _, err := io.ReadFull(c, got); err != nil || string(got) != sound {
-					t.Fatalf("%q, %v", got, err)
+					t.Fatalf("the answer is %q, %v, want %q", got, err, sound)
 				}
 			}
 			if *lost != 0 || !c.Reusable() {
-				t.Errorf("trust was lost %d times; reusable: %v", *lost, c.Reusable())
+				t.Errorf("trust was lost %d times, reusable %v, want never and true", *lost, c.Reusable())
 			}
 		})
 	}
@@ -49,26 +49,26 @@ func TestSendRequest(t *testing.T) {
 func TestSendRequestOnBusyConnection(t *testing.T) {
 	for name, upset := range map[string]func(net.Conn){
 		"bytes":   func(app net.Conn) { _, _ = io.WriteString(app, sound) },
-		"its end": func(app net.Conn) { _ = app.(*net.TCPConn).CloseWrite() },
+		"the end": func(app net.Conn) { _ = app.(*net.TCPConn).CloseWrite() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, app, lost := pair(t)
 			if got, err := ask(t, c, app, sound); got != sound || err != nil {
-				t.Fatal(got, err)
+				t.Fatalf("the first answer is %q, %v", got, err)
 			}
 			upset(app)
 			for deadline := time.Now().Add(10 * time.Second); c.socket.peek() == noData && time.Now().Before(deadline); {
 				_ = c.socket.wait()
 			}
 			if err := c.SendRequest([]byte(get)); !errors.Is(err, errUnsolicited) {
-				t.Fatal(err)
+				t.Fatalf("SendRequest: %v, want errUnsolicited", err)
 			}
 			if c.Reusable() || (*lost == 1) != (name == "bytes") {
-				t.Errorf("reusable: %v; trust was lost %d times", c.Reusable(), *lost)
+				t.Errorf("reusable %v, trust was lost %d times, want it lost by bytes alone", c.Reusable(), *lost)
 			}
 			_ = c.Close()
 			if n, _ := io.Copy(io.Discard, app); n != 0 {
-				t.Errorf("%d bytes were sent", n)
+				t.Errorf("the application gets %d bytes, want none", n)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestSendRequestEnds(t *testing.T) {
 	c, _, _ := pair(t)
 	_ = c.SetDeadline(time.Now().Add(20 * time.Millisecond))
 	if err := c.SendRequest([]byte(get)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a deadline: %v", err)
+		t.Errorf("after a deadline: %v, want ErrDeadlineExceeded", err)
 	}
 	c, app, _ := pair(t)
 	go func() {
@@ -88,10 +88,10 @@ func TestSendRequestEnds(t *testing.T) {
 		_ = c.Close()
 	}()
 	if err := c.SendRequest([]byte(get)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a close: %v", err)
+		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	c, _, _ = pair(t)
 	if err := c.SendRequest([]byte("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")); !errors.Is(err, ErrFraming) {
-		t.Errorf("an ambiguous request: %v", err)
+		t.Errorf("an ambiguous request: %v, want ErrFraming", err)
 	}
 }

@@ -45,9 +45,10 @@ var framings = []struct {
 	{"hidden in a body", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 37\r\n\r\nGET /evil HTTP/1.1\r\nHost: a\r\n\r\nabcdefGET /2 HTTP/1.1\r\nHost: a\r\n\r\n", 2, false},
 }
 
+// Only requests whose end is clear reach the handler, however the bytes are split.
 func TestFraming(t *testing.T) {
 	for _, tc := range framings {
-		for _, step := range []int{1 << 20, 7, 1} { // whatever the segments are
+		for _, step := range []int{1 << 20, 7, 1} {
 			seen, answers := exchangeRaw(t, tc.wire, step)
 			if tc.bad {
 				if n := len(answers); n == 0 || answers[n-1] != http.StatusBadRequest {
@@ -63,30 +64,38 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// exchangeRaw sends wire to a server behind a strict listener. It returns how many requests the
-// handler saw, and the status codes of the answers.
-func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) {
+// dialStrict connects to a server behind a strict listener.
+func dialStrict(t *testing.T, handler http.HandlerFunc) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	srv := &http.Server{Handler: handler}
+	go func() { _ = srv.Serve(Listener{l}) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	return c
+}
+
+// exchangeRaw sends wire to a server behind a strict listener. It returns how many requests the
+// handler saw, and the status codes of the answers.
+func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) {
+	t.Helper()
 	var count atomic.Int32
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := dialStrict(t, func(w http.ResponseWriter, r *http.Request) {
 		count.Add(1)
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			w.Header().Set("Connection", "close")
 			w.WriteHeader(http.StatusBadRequest)
 		}
-	})}
-	go func() { _ = srv.Serve(Listener{l}) }()
-	defer srv.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	go func() {
 		for rest := wire; rest != ""; {
 			n := min(step, len(rest))
@@ -120,7 +129,7 @@ func FuzzServerConn(f *testing.F) {
 		cut, errCut := readStrict(wire, int(step)+1)
 		whole, cut = strings.TrimSuffix(whole, malformed), strings.TrimSuffix(cut, malformed)
 		if !strings.HasPrefix(wire, whole) || !strings.HasPrefix(wire, cut) {
-			t.Fatal("bytes were changed")
+			t.Fatalf("%q is read as %q and in pieces as %q, want beginnings of it", wire, whole, cut)
 		}
 		if errors.Is(errWhole, ErrFraming) != errors.Is(errCut, ErrFraming) {
 			t.Fatalf("in one piece: %v; in pieces of %d: %v", errWhole, int(step)+1, errCut)
@@ -144,6 +153,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// readStrict reads what a server's connection passes on of wire.
 func readStrict(wire string, step int) (string, error) {
 	c := NewServerConn(&pieces{rest: wire, step: step}, nil)
 	data, err := io.ReadAll(c)
@@ -153,12 +163,8 @@ func readStrict(wire string, step int) (string, error) {
 // TestClientLeavesWhileServed checks that a client that disconnects cancels its running request, on
 // a new and on a reused connection. A request that is sent ahead is served afterwards.
 func TestClientLeavesWhileServed(t *testing.T) {
-	arrived, left, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	arrived, left, resume := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c := dialStrict(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/leave":
 			arrived <- struct{}{}
@@ -166,21 +172,13 @@ func TestClientLeavesWhileServed(t *testing.T) {
 			close(left)
 		case "/ahead":
 			arrived <- struct{}{}
-			<-goOn
+			<-resume
 		}
 		_, _ = io.WriteString(w, r.URL.Path)
-	})}
-	go func() { _ = srv.Serve(Listener{l}) }()
-	defer srv.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	})
 	br := bufio.NewReader(c)
-	say := func(path string) { _, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n") }
-	answer := func(path string) {
+	send := func(path string) { _, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n") }
+	wantAnswer := func(path string) {
 		t.Helper()
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil {
@@ -188,27 +186,27 @@ func TestClientLeavesWhileServed(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if text, _ := io.ReadAll(resp.Body); string(text) != path {
-			t.Errorf("%s, want %s", text, path)
+			t.Errorf("the answer is for %s, want %s", text, path)
 		}
 	}
 	for range 3 {
-		say("/")
-		answer("/")
+		send("/")
+		wantAnswer("/")
 	}
-	say("/ahead")
+	send("/ahead")
 	<-arrived
-	say("/1")
-	say("/2")
-	close(goOn)
-	answer("/ahead")
-	answer("/1")
-	answer("/2")
-	say("/leave")
+	send("/1")
+	send("/2")
+	close(resume)
+	wantAnswer("/ahead")
+	wantAnswer("/1")
+	wantAnswer("/2")
+	send("/leave")
 	<-arrived
 	_ = c.Close()
 	select {
 	case <-left:
 	case <-time.After(30 * time.Second):
-		t.Error("the server does not notice that the client has left")
+		t.Error("the request of a client that left is not cancelled")
 	}
 }

@@ -18,6 +18,7 @@ func cut(t testing.TB, marked string) (source string, offset int) {
 	return before + after, len(before)
 }
 
+// labels returns the labels of completions.
 func labels(list []Completion) []string {
 	var out []string
 	for _, c := range list {
@@ -26,6 +27,7 @@ func labels(list []Completion) []string {
 	return out
 }
 
+// Completions fit the place of the cursor, and none are offered in texts and comments.
 func TestComplete(t *testing.T) {
 	know := Knowledge{
 		Members:   []Member{{"input.user.badge", "string", "From this file."}, {"input.user.roles", "array", "again"}},
@@ -53,12 +55,12 @@ func TestComplete(t *testing.T) {
 			got := labels(Complete(source, offset, know))
 			for _, l := range c.want {
 				if !slices.Contains(got, l) {
-					t.Errorf("%s is not in %v", l, got)
+					t.Errorf("the completions are %v, want %s", got, l)
 				}
 			}
 			for _, l := range c.not {
 				if slices.Contains(got, l) {
-					t.Errorf("%s is in %v", l, got)
+					t.Errorf("the completions are %v, want no %s", got, l)
 				}
 			}
 		})
@@ -66,21 +68,22 @@ func TestComplete(t *testing.T) {
 	for _, marked := range []string{"package a # inp¦ut", "package a\nx := \"inp¦\"", "package a\nx := `\ninp¦`", "package a\nx := \"a\\\"inp¦"} {
 		source, offset := cut(t, marked)
 		if got := Complete(source, offset, know); len(got) > 0 {
-			t.Errorf("%q: %v in a text", marked, labels(got))
+			t.Errorf("%q: the completions are %v, want none in a text", marked, labels(got))
 		}
 	}
 	source, offset := cut(t, "package a\nx := \"\\\\\"\ny := inp¦")
 	if !slices.Contains(labels(Complete(source, offset, know)), "input") {
-		t.Error("nothing after a string that ends in a backslash")
+		t.Error("after a string that ends in a backslash: no input, want it")
 	}
 	if got := Complete("RATE", 4, know); len(got) == 0 || got[0].Insert != know.Templates[0].Source {
-		t.Errorf("a template is inserted as it is: %+v", got)
+		t.Errorf("a template: %+v, want its source unchanged", got)
 	}
 	if got := Complete("startsw", 7, know); len(got) != 1 || got[0].Snippet != "startswith(${1:search}, ${2:base})" {
-		t.Errorf("a function has its arguments as places: %+v", got)
+		t.Errorf("a function: %+v, want its arguments as places", got)
 	}
 }
 
+// A hover explains the name under the cursor.
 func TestHover(t *testing.T) {
 	for marked, want := range map[string]string{
 		"package a\nallow if start¦swith(input.user.id, \"a\")":    "startswith(search: string, base: string) → boolean",
@@ -96,15 +99,15 @@ func TestHover(t *testing.T) {
 		source, offset := cut(t, marked)
 		text, span, ok := Hover(source, offset, Knowledge{})
 		if ok != (want != "") || !strings.Contains(text, want) {
-			t.Errorf("%q: %q, %v", marked, text, ok)
+			t.Errorf("%q: the hover is %q, %v, want %q", marked, text, ok, want)
 		}
 		if ok && (span.Start > offset || span.End < offset) {
-			t.Errorf("%q: span %v", marked, span)
+			t.Errorf("%q: the span is %v, want the cursor within it", marked, span)
 		}
 	}
 }
 
-// TestFixes: the check that found an issue has a fix that gives the wanted text.
+// TestFixes checks that an issue has a fix that gives the wanted text.
 func TestFixes(t *testing.T) {
 	linter, err := lang.NewLinter(t.Context())
 	if err != nil {
@@ -134,45 +137,49 @@ func TestFixes(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no fix of %+v gives %q: %+v", issues, c.want, Fixes(c.source, issues))
+			t.Errorf("the fixes of %+v are %+v, want one that gives %q", issues, Fixes(c.source, issues), c.want)
 		})
 	}
 }
 
+// The members of the input that a control reads have types and texts from their use.
 func TestAttributes(t *testing.T) {
 	got := Attributes("package a\n\nallow if input.tool.risk > 3\n\nallow if input.tool.name == \"search\"\n")
 	if len(got) != 2 || got[0].Path != "input.tool.name" || !strings.Contains(got[0].Doc, "search") || got[1].Type != "number" {
-		t.Errorf("%+v", got)
+		t.Errorf("the attributes are %+v, want name and risk of the tool", got)
 	}
 	if got := Attributes("package a\nallow if {"); got != nil {
-		t.Errorf("of what does not parse: %+v", got)
+		t.Errorf("the attributes of a source that does not parse are %+v, want none", got)
 	}
 }
 
+// A source that parses is formatted, another is an error.
 func TestFormat(t *testing.T) {
 	got, err := Format("package a\nallow   if {input.x==1\n}")
 	if want := "package a\n\nallow if input.x == 1\n"; err != nil || got != want {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("Format = %q, %v, want %q", got, err, want)
 	}
 	for _, bad := range []string{"", "package", "package a\nallow if {", "package a\n" + strings.Repeat("x := [", 100)} {
 		if got, err := Format(bad); err == nil {
-			t.Errorf("%q is laid out: %q", bad, got)
+			t.Errorf("Format(%q) = %q, want an error", bad, got)
 		}
 	}
 }
 
+// Place and Offset are inverse, and Offset stays within the text.
 func TestPlaces(t *testing.T) {
 	source := "package a\n\"é😀\" == x\n"
 	at := strings.Index(source, "x\n")
 	line, column := Place(source, at)
 	if line != 2 || column != 9 || Offset(source, line, column) != at {
-		t.Errorf("%d:%d, %d", line, column, Offset(source, line, column))
+		t.Errorf("Place(%d) = %d:%d, whose offset is %d, want 2:9", at, line, column, Offset(source, line, column))
 	}
 	if Offset(source, 99, 99) != len(source) || Offset(source, 1, 99) != 9 || Offset(source, 0, 0) != 0 {
-		t.Error("a place beyond the text is not within it")
+		t.Error("Offset of a place beyond the text is not its end")
 	}
 }
 
+// FuzzHints checks that all spans lie within the source, and that what Format returns can be formatted.
 func FuzzHints(f *testing.F) {
 	for _, s := range []string{"package a\n\nallow { input.x }\n", "input.", "deny[x] { x := \"é😀\" }", "`", "\"\\", "# x", "RATE", "package a\nallow := startwith(1)\n"} {
 		f.Add(s, len(s))
@@ -196,7 +203,7 @@ func FuzzHints(f *testing.F) {
 		}
 		if once, err := Format(source); err == nil {
 			if _, err := Format(once); err != nil {
-				t.Fatalf("%q: what was laid out does not parse: %q", source, once)
+				t.Fatalf("Format(%q) = %q, which does not parse", source, once)
 			}
 		}
 	})

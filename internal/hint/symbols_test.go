@@ -33,6 +33,7 @@ func marks(files []File, list []Location) []string {
 	return out
 }
 
+// The definition and the uses of a name are found in all files of its package and its importers.
 func TestDefinitionAndReferences(t *testing.T) {
 	const control = `package pay
 
@@ -96,6 +97,7 @@ seen[id] if { some id in input.ids; data.pay.limit > 1 }
 	}
 }
 
+// rename returns files in which the name at offset is another.
 func rename(t *testing.T, files []File, offset int, to string) []File {
 	t.Helper()
 	places, err := Rename(files, offset, to)
@@ -113,38 +115,39 @@ func rename(t *testing.T, files []File, offset int, to string) []File {
 	return out
 }
 
+// A rename that changes the meaning of a source is refused.
 func TestRenameRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ marked, to, want string }{
-		"a rule of the service":  {"package a\n\nall¦ow if true\n", "permit", "the service evaluates"},
-		"into one":               {"package a\n\nhel¦per if true\n\nallow if helper\n", "deny", "the service evaluates a rule named"},
-		"a taken name":           {"package a\n\nfi¦rst := 1\n\nsecond := first\n", "second", "has a meaning"},
-		"a variable's name":      {"package a\n\nfi¦rst := 1\n\nallow if { x := first; x > 0 }\n", "x", "has a meaning"},
-		"a variable to a rule's": {"package a\n\nfirst := 1\n\nallow if { x¦ := first; x > 0 }\n", "first", "has a meaning"},
-		"a built-in's":           {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "count", "has a meaning"},
-		"a built-in's root":      {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "net", "has a meaning"},
-		"no name":                {"package a\n\nfi¦rst := 1\n", "a b", "is not a name"},
-		"a keyword":              {"package a\n\nfi¦rst := 1\n", "default", "is not a name"},
-		"what does not parse":    {"package a\n\nfi¦rst := {\n", "b", "does not parse"},
-		"input":                  {"package a\n\nallow if inp¦ut.x\n", "b", "no name here"},
-		"a package":              {"package pa¦y\n\nallow if input.x\n", "b", "by hand"},
-		"a shadowed rule":        {"package a\n\nfi¦rst := 1\n\nallow if { first := 2; first > 1 }\n", "b", "rename that first"},
+		"a rule of the service":    {"package a\n\nall¦ow if true\n", "permit", "the service evaluates"},
+		"to a rule of the service": {"package a\n\nhel¦per if true\n\nallow if helper\n", "deny", "the service evaluates a rule named"},
+		"a taken name":             {"package a\n\nfi¦rst := 1\n\nsecond := first\n", "second", "has a meaning"},
+		"a variable's name":        {"package a\n\nfi¦rst := 1\n\nallow if { x := first; x > 0 }\n", "x", "has a meaning"},
+		"a variable to a rule's":   {"package a\n\nfirst := 1\n\nallow if { x¦ := first; x > 0 }\n", "first", "has a meaning"},
+		"a built-in's":             {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "count", "has a meaning"},
+		"a built-in's root":        {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "net", "has a meaning"},
+		"no name":                  {"package a\n\nfi¦rst := 1\n", "a b", "is not a name"},
+		"a keyword":                {"package a\n\nfi¦rst := 1\n", "default", "is not a name"},
+		"what does not parse":      {"package a\n\nfi¦rst := {\n", "b", "does not parse"},
+		"input":                    {"package a\n\nallow if inp¦ut.x\n", "b", "no name here"},
+		"a package":                {"package pa¦y\n\nallow if input.x\n", "b", "by hand"},
+		"a shadowed rule":          {"package a\n\nfi¦rst := 1\n\nallow if { first := 2; first > 1 }\n", "b", "rename that first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, offset := cut(t, c.marked)
 			_, err := Rename([]File{{"a.rego", source}}, offset, c.to)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("Rename to %q: %v, want %q", c.to, err, c.want)
 			}
 		})
 	}
 	source, offset := cut(t, "package a\n\nfi¦rst := 1\n")
 	if _, err := Rename([]File{{"a.rego", source}, {"a_test.rego", "package a_test\n\ntest_x if data.a.first == {"}}, offset, "b"); err == nil || !strings.Contains(err.Error(), "a_test.rego") {
-		t.Errorf("a file that does not parse and may use the name: %v", err)
+		t.Errorf("with a file that does not parse: %v, want its name", err)
 	}
 }
 
-// Renames all names of the shipped controls. The controls still pass the check, and each rename can
-// be undone by another one.
+// All names of the shipped controls can be renamed. The controls still pass the check, and each rename
+// can be undone by another one.
 func TestRenameThereAndBack(t *testing.T) {
 	renamed := 0
 	err := fs.WalkDir(os.DirFS("../template"), ".", func(path string, d fs.DirEntry, err error) error {
@@ -170,7 +173,7 @@ func TestRenameThereAndBack(t *testing.T) {
 			_, err := Rename(there, strings.Index(there[0].Text, "zz_renamed"), name)
 			if err == nil {
 				if back := rename(t, there, strings.Index(there[0].Text, "zz_renamed"), name); back[0].Text != source {
-					t.Errorf("%s: %s renamed and back is another text", path, name)
+					t.Errorf("%s: %s renamed and back gives another text", path, name)
 				}
 			} else if !strings.Contains(err.Error(), "has a meaning") && !strings.Contains(err.Error(), "rename that first") { // two things share the name in the source
 				t.Errorf("%s: %s: %v", path, name, err)
@@ -186,22 +189,23 @@ func TestRenameThereAndBack(t *testing.T) {
 			renamed++
 		}
 		if issues, err := lang.CheckModule(all[0].Text); err != nil || len(issues) > 0 {
-			t.Errorf("%s does not check with other names: %v %v", path, issues, err)
+			t.Errorf("%s with other names: %v %v, want no issues", path, issues, err)
 		}
 		return nil
 	})
 	if err != nil || renamed < 30 {
-		t.Fatalf("%d names renamed: %v", renamed, err)
+		t.Fatalf("%d names are renamed, %v, want at least 30", renamed, err)
 	}
 }
 
+// The outline of a source has its rules in order.
 func TestSymbols(t *testing.T) {
 	const source = "package a\n\ndefault allow := false\n\nallow if {\n\tinput.x\n}\n\nrank(role, n) := n if role == \"x\"\n\nmask[\"a.b\"] := \"hash\"\n"
 	var got []string
 	for _, s := range Symbols(source) {
 		got = append(got, s.Name+"|"+source[s.Head.Start:s.Head.End]+"|"+source[s.Span.Start:s.Span.End])
 		if s.Head.Start < s.Span.Start || s.Head.End > s.Span.End {
-			t.Errorf("%s: the name lies outside of the rule", s.Name)
+			t.Errorf("%s: the name is at %v, want it within the rule at %v", s.Name, s.Head, s.Span)
 		}
 	}
 	want := []string{
@@ -211,13 +215,14 @@ func TestSymbols(t *testing.T) {
 		"mask[\"a.b\"]|mask|mask[\"a.b\"] := \"hash\"",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("the symbols are %q, want %q", got, want)
 	}
 	if Symbols("package a\n\nallow if {") != nil {
-		t.Error("a source that does not parse has an outline")
+		t.Error("a source that does not parse has symbols")
 	}
 }
 
+// The signature is that of the innermost call, with the argument at the cursor.
 func TestSignature(t *testing.T) {
 	know := Knowledge{Libraries: []lang.Library{{Name: "net", Source: lib}}}
 	for name, c := range map[string]struct {
@@ -239,18 +244,18 @@ func TestSignature(t *testing.T) {
 			source, offset := cut(t, c.marked)
 			s, ok := SignatureAt(source, offset, know)
 			if !ok || s.Active >= len(s.Parameters) {
-				t.Fatalf("%+v %v", s, ok)
+				t.Fatalf("the signature is %+v %v, want one with an active argument", s, ok)
 			}
 			p := s.Parameters[s.Active]
 			if got := s.Label[p.Start:p.End]; got != c.part || !strings.Contains(s.Doc, c.doc) {
-				t.Errorf("argument %q of %q, want %q; %q", got, s.Label, c.part, s.Doc)
+				t.Errorf("the argument is %q of %q (%q), want %q (%q)", got, s.Label, s.Doc, c.part, c.doc)
 			}
 		})
 	}
 	for _, marked := range []string{"package a\n\nallow if (¦", "package a\n\nallow if lower(\"a\")¦", "package a\n\nallow if unknown(¦", "package a\n\nallow if lower(\"¦\")", "# lower(¦"} {
 		source, offset := cut(t, marked)
 		if s, ok := SignatureAt(source, offset, know); ok {
-			t.Errorf("%q: %+v", marked, s)
+			t.Errorf("%q: the signature is %+v, want none", marked, s)
 		}
 	}
 }

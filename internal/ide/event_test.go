@@ -27,6 +27,7 @@ const (
 	two   = "2222222222222222222222222222222222222222"
 )
 
+// The events of GitHub, GitLab and our own protocol have one form.
 func TestParseEvent(t *testing.T) {
 	for name, c := range map[string]struct {
 		source, header, body string
@@ -49,16 +50,17 @@ func TestParseEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, err := parseEvent(c.source, c.header, []byte(c.body))
 			if err != nil || e.kind != c.kind || e.branch != c.branch || e.commit != c.commit {
-				t.Errorf("%+v, %v", e, err)
+				t.Errorf("parseEvent = %+v, %v, want %s of %q at %q", e, err, c.kind, c.branch, c.commit)
 			}
 		})
 	}
 }
 
+// An event of our own protocol is checked strictly.
 func TestParseOwn(t *testing.T) {
 	e, err := parseEvent(Signed, "", []byte(`{"repository_url":"x","event_type":"push","policy_files":[{"path":"a.rego","content":""},"b.rego",{"path":"c.rego"}]}`))
 	if err != nil || len(e.files) != 1 || fmt.Sprint(e.paths) != "[b.rego c.rego]" {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("parseEvent = %+v, %v, want one file and two paths", e, err)
 	}
 	many := `{"repository_url":"x","event_type":"push","policy_files":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`
 	for name, body := range map[string]string{
@@ -76,13 +78,13 @@ func TestParseOwn(t *testing.T) {
 		"nesting":           strings.Repeat("[", 1000),
 	} {
 		if _, err := parseEvent(Signed, "", []byte(body)); !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.BadRequest) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want Invalid or BadRequest", name, err)
 		}
 	}
 }
 
-// TestParseOwnTellsAll: all errors of a delivery are reported, with their positions.
-func TestParseOwnTellsAll(t *testing.T) {
+// TestParseOwnReportsAll checks that all errors of a delivery are reported, with their positions.
+func TestParseOwnReportsAll(t *testing.T) {
 	for body, want := range map[string][]string{
 		`{"Event_Type":"push"}`: {"/Event_Type", "/event_type"},
 		`{"event_type":null,"repository_url":5,"branch":[],"commit_hash":true}`: {"/branch", "/event_type", "/repository_url", "/commit_hash"},
@@ -99,52 +101,56 @@ func TestParseOwnTellsAll(t *testing.T) {
 			got = append(got, d.Pointer)
 		}
 		if !slices.Equal(got, want) || !fault.Is(err, fault.BadRequest) {
-			t.Errorf("%s: %q, want %q (%v)", body, got, want, err)
+			t.Errorf("%s: offences at %q, want %q (%v)", body, got, want, err)
 		}
 	}
 	if _, err := parseEvent(Signed, "", []byte(`{"event_type":"push","branch":"`+strings.Repeat("ü", 255)+`","commit_hash":null}`)); err != nil {
-		t.Error(err)
+		t.Errorf("a branch of 255 letters: %v", err)
 	}
 }
 
-func TestVouched(t *testing.T) {
+// A delivery needs the signature or the token of its repository.
+func TestSignatures(t *testing.T) {
 	body := []byte(githubPush)
 	secret := []byte("a secret of some length")
 	good := Arrival{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
 	if signatureValid(good, secret) {
-		t.Error("a made-up signature vouches")
+		t.Error("a made-up signature is valid")
 	}
 	if !signatureValid(Arrival{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Arrival{Source: GitLab, Signature: ""}, secret) || signatureValid(Arrival{Source: GitLab, Signature: string(secret[:5])}, secret) {
-		t.Error("GitLab's token")
+		t.Error("the token of GitLab is not valid, or a part of it is")
 	}
 }
 
+// The address of a repository may end in .git or a slash, and its host has any letter case.
 func TestSameRepository(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"https://Git.example.com/a/b.git", "https://git.example.com/a/b"},
 		{"https://git.example.com/a/b/", "https://git.example.com/a/b.git"},
 	} {
 		if !sameRepository(pair[0], pair[1]) {
-			t.Errorf("%v differ", pair)
+			t.Errorf("sameRepository(%v) = false", pair)
 		}
 	}
 	if sameRepository("https://git.example.com/a/b", "https://git.example.com/A/b") || sameRepository("https://git.example.com/a", "http://git.example.com/a") {
-		t.Error("different repositories are one")
+		t.Error("sameRepository = true for another path or scheme")
 	}
 }
 
+// An editor's file name becomes a relative path of a control.
 func TestControlPath(t *testing.T) {
 	for given, want := range map[string]string{
 		"": "control.rego", "orders.rego": "orders.rego", "/home/ada/orders.rego": "home/ada/orders.rego", `C:\work\orders.rego`: "work/orders.rego",
 		"file:///work/orders.rego": "work/orders.rego", "orders": "orders.rego",
 	} {
 		if got := controlPath(given); got != want {
-			t.Errorf("%q: %q, want %q", given, got, want)
+			t.Errorf("controlPath(%q) = %q, want %q", given, got, want)
 		}
 	}
 }
 
-// FuzzEvent: any payload either fails, or gives an event with a kind and a limited number of files.
+// FuzzEvent checks that any payload either fails, or gives an event with a kind and a limited number
+// of files.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range [][3]string{
 		{GitHub, "push", githubPush},
@@ -166,7 +172,7 @@ func FuzzEvent(f *testing.F) {
 			return
 		}
 		if !json.Valid(body) || e.kind == "" || len(e.files)+len(e.paths) > 1000 {
-			t.Errorf("%q becomes %+v", body, e)
+			t.Errorf("parseEvent(%q) = %+v, want an error, or a kind and at most 1000 files", body, e)
 		}
 		_ = e.idle(&Repository{Branch: "main"})
 	})

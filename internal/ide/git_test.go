@@ -19,8 +19,8 @@ const (
 	commitD = "dddddddddddddddddddddddddddddddddddddddd"
 )
 
-// TestShallow: if a ref points to the commit or the server serves single commits, only that commit
-// is fetched. Otherwise it is looked for in the history of its branch.
+// TestShallow checks that only the commit is fetched if a ref points to it or the server serves single
+// commits. Otherwise a part of the history of its branch is fetched.
 func TestShallow(t *testing.T) {
 	for what, c := range map[string]struct {
 		caps   []capability.Capability
@@ -55,43 +55,44 @@ func TestShallow(t *testing.T) {
 		if c.want == "" {
 			f, ok := err.(*fault.Error)
 			if !ok || f.Kind != fault.Invalid || f.Code != "commit_not_found" {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: %v, want commit_not_found", what, err)
 			}
 			continue
 		}
 		if err != nil || len(req.Wants) != 1 || req.Wants[0] != plumbing.NewHash(c.want) {
-			t.Errorf("%s: %v %v", what, req, err)
+			t.Errorf("%s: %v %v, want %s", what, req, err, c.want)
 			continue
 		}
 		if c.depth != nil && req.Depth != c.depth {
-			t.Errorf("%s: depth %v", what, req.Depth)
+			t.Errorf("%s: depth %v, want %v", what, req.Depth, c.depth)
 		}
 		if req.Capabilities.Supports(capability.Shallow) != (len(c.caps) > 0) {
-			t.Errorf("%s: capabilities %v", what, req.Capabilities)
+			t.Errorf("%s: the capabilities are %v, want shallow only if the server has it", what, req.Capabilities)
 		}
 	}
 }
 
+// Only complete ids of commits in lower case are accepted.
 func TestHexHash(t *testing.T) {
 	for hash, want := range map[string]bool{
 		commitA: true, strings.Repeat("0123456789abcdef", 3)[:40]: true, "": false, commitA[1:]: false, commitA + "a": false, strings.ToUpper(commitA): false,
 		"g" + commitA[1:]: false, "aaaaaaaaaaaaaaaaaaaa/aaaaaaaaaaaaaaaaaaa": false, strings.Repeat("a", 39) + "\n": false, "HEAD": false,
 	} {
 		if hexHash(hash, 40) != want {
-			t.Errorf("%q: %v", hash, !want)
+			t.Errorf("hexHash(%q) = %v, want %v", hash, !want, want)
 		}
 	}
 	if long := strings.Repeat("a", 64); !hexHash(long, 64) || hexHash(long, 40) || hexHash(commitA, 64) {
-		t.Error("ids of SHA-1 and SHA-256 are taken for each other")
+		t.Error("an id of SHA-1 or SHA-256 is not accepted, or accepted as one of the other")
 	}
 }
 
-// TestDeliveryDigests: a delivery is recognised by its id and by its signed content, for one
-// repository and one protocol, and never by a part of them.
+// TestDeliveryDigests checks that a delivery is recognised by its id and by its signed content, for
+// one repository and one protocol, and never by a part of them.
 func TestDeliveryDigests(t *testing.T) {
 	base := Arrival{Source: GitHub, Repository: 1, Delivery: "d1", Signature: "s", Body: []byte("b")}
 	if got := deliveryDigests(base); len(got) != 2 || len(got[0]) != 64 || got[0] == got[1] || !slices.Equal(got, deliveryDigests(base)) {
-		t.Errorf("%q", got)
+		t.Errorf("deliveryDigests = %q, want the same two each time", got)
 	}
 	for what, change := range map[string]func(a *Arrival){
 		"another repository": func(a *Arrival) { a.Repository = 2 }, "another protocol": func(a *Arrival) { a.Source = GitLab },
@@ -102,20 +103,21 @@ func TestDeliveryDigests(t *testing.T) {
 		change(&other)
 		for _, digest := range deliveryDigests(other) {
 			if slices.Contains(deliveryDigests(base), digest) {
-				t.Errorf("%s is taken for the same delivery", what)
+				t.Errorf("%s: the digest %s is that of the first delivery", what, digest)
 			}
 		}
 	}
 	again := base
 	again.Delivery, again.Signature = "made up", "another header of the same body"
 	if deliveryDigests(again)[1] != deliveryDigests(base)[1] {
-		t.Error("the same body under another id is not known again")
+		t.Error("the same body with another id has another second digest")
 	}
 	if got := deliveryDigests(Arrival{Body: []byte("b")}); len(got) != 0 {
-		t.Errorf("without id and signature: %q", got)
+		t.Errorf("without id and signature: %q, want no digests", got)
 	}
 }
 
+// An event that concerns no registered branch needs no action, and the answer says why.
 func TestIdle(t *testing.T) {
 	followed := &Repository{Branch: "main"}
 	for what, c := range map[string]struct {
@@ -123,18 +125,18 @@ func TestIdle(t *testing.T) {
 		r    *Repository
 		want string
 	}{
-		"nothing":                      {gitEvent{kind: nothing}, nil, "the event needs no action"},
-		"a push, nobody follows":       {gitEvent{kind: Push, branch: "x"}, nil, ""},
-		"a push to the branch":         {gitEvent{kind: Push, branch: "main"}, followed, ""},
-		"a push to another":            {gitEvent{kind: Push, branch: "mainly"}, followed, "the repository is registered for another branch"},
-		"a pull request into another":  {gitEvent{kind: PullRequest, branch: "dev"}, followed, "the repository is registered for another branch"},
-		"a tag":                        {gitEvent{kind: Tag, branch: "v1"}, followed, ""},
-		"a push, all branches":         {gitEvent{kind: Push, branch: "dev"}, &Repository{}, ""},
-		"nothing, on another branch":   {gitEvent{kind: nothing, branch: "dev"}, followed, "the event needs no action"},
-		"a push of no branch, whoever": {gitEvent{kind: Push}, followed, "the repository is registered for another branch"},
+		"nothing":                     {gitEvent{kind: nothing}, nil, "the event needs no action"},
+		"a push, not registered":      {gitEvent{kind: Push, branch: "x"}, nil, ""},
+		"a push to the branch":        {gitEvent{kind: Push, branch: "main"}, followed, ""},
+		"a push to another":           {gitEvent{kind: Push, branch: "mainly"}, followed, "the repository is registered for another branch"},
+		"a pull request into another": {gitEvent{kind: PullRequest, branch: "dev"}, followed, "the repository is registered for another branch"},
+		"a tag":                       {gitEvent{kind: Tag, branch: "v1"}, followed, ""},
+		"a push, all branches":        {gitEvent{kind: Push, branch: "dev"}, &Repository{}, ""},
+		"nothing, on another branch":  {gitEvent{kind: nothing, branch: "dev"}, followed, "the event needs no action"},
+		"a push of no branch":         {gitEvent{kind: Push}, followed, "the repository is registered for another branch"},
 	} {
 		if got := c.e.idle(c.r); got != c.want {
-			t.Errorf("%s: %q", what, got)
+			t.Errorf("%s: idle = %q, want %q", what, got, c.want)
 		}
 	}
 }

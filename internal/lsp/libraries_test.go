@@ -2,19 +2,17 @@ package lsp
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// said waits until a document has exactly one diagnostic whose message contains want, or none if
-// want is "".
-func (e *editor) said(uri, want string) {
+// waitDiagnostic waits until a document has exactly one diagnostic whose message contains want, or none
+// if want is "".
+func (e *editor) waitDiagnostic(uri, want string) {
 	e.t.Helper()
 	for {
 		p := e.published(1)
@@ -31,20 +29,12 @@ func (e *editor) said(uri, want string) {
 // text, and those of the server.
 func TestLibraries(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{
+	writeFiles(t, dir, map[string]string{
 		"lib/roles.rego":           "package lib.roles\n\nstaff(u) if u.role == \"staff\"\n",
 		"node_modules/lib.rego":    "package lib.hidden\n\nx := 1\n",
 		".git/lib.rego":            "package lib.hidden\n\nx := 1\n",
 		"controls/no_library.rego": "package controls\n\nx := 1\n",
-	} {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	s := newServer()
 	s.Remote = func(context.Context) (hint.Knowledge, error) {
 		return hint.Knowledge{Libraries: []lang.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
@@ -60,16 +50,14 @@ func TestLibraries(t *testing.T) {
 		return uri
 	}
 	a := open("a.rego", "package a\n\nimport data.lib.networks\nimport data.lib.roles\n\nallow if {\n\troles.staff(input.user)\n\tnetworks.inside\n}\n")
-	e.said(a, "")
+	e.waitDiagnostic(a, "")
 	b := open("b.rego", "package b\n\nimport data.lib.hidden\n\nallow if hidden.x\n")
-	e.said(b, "lib.hidden")
+	e.waitDiagnostic(b, "lib.hidden")
 	// The text of an open library has precedence over the file.
 	open("lib/roles.rego", "package lib.roles\n\nstaff(u, _) if u.role == \"staff\"\n")
-	e.said(a, "staff")
+	e.waitDiagnostic(a, "staff")
 	// A library that another program wrote is read after the editor reports the change.
-	if err := os.WriteFile(filepath.Join(dir, "hidden.rego"), []byte("package lib.hidden\n\nx := true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFiles(t, dir, map[string]string{"hidden.rego": "package lib.hidden\n\nx := true\n"})
 	e.send("workspace/didChangeWatchedFiles", nil, map[string]any{"changes": []any{}})
-	e.said(b, "")
+	e.waitDiagnostic(b, "")
 }

@@ -14,7 +14,6 @@ import (
 	"unicode/utf16"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -25,6 +24,7 @@ func check(_ context.Context, source string, libs ...lang.Library) (worker.Valid
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues}, err
 }
 
+// newServer returns a server that checks in this process.
 func newServer() *Server {
 	return &Server{Validate: check, Log: slog.New(slog.DiscardHandler), Version: "test", Templates: []hint.Template{{ID: "RATE_LIMIT", Source: "package x\n"}}}
 }
@@ -38,6 +38,7 @@ type editor struct {
 	id   int
 }
 
+// start starts a session with s.
 func start(t testing.TB, s *Server) *editor {
 	t.Helper()
 	inR, inW := io.Pipe()
@@ -52,6 +53,7 @@ func start(t testing.TB, s *Server) *editor {
 	return e
 }
 
+// raw sends text without a frame.
 func (e *editor) raw(text string) {
 	e.t.Helper()
 	if _, err := io.WriteString(e.in, text); err != nil {
@@ -59,6 +61,7 @@ func (e *editor) raw(text string) {
 	}
 }
 
+// send sends a request, or a notification if id is nil.
 func (e *editor) send(method string, id any, params any) {
 	e.t.Helper()
 	body := map[string]any{"jsonrpc": "2.0", "method": method}
@@ -81,6 +84,7 @@ type reply struct {
 	Error  *rpcError       `json:"error"`
 }
 
+// next reads a message of the server.
 func (e *editor) next() reply {
 	e.t.Helper()
 	body, err := readFrame(e.out)
@@ -105,7 +109,7 @@ func (e *editor) ask(method string, params any, into any) *rpcError {
 			continue
 		}
 		if fmt.Sprint(r.ID) != fmt.Sprint(e.id) {
-			e.t.Fatalf("answer to %v, not %d: %+v", r.ID, e.id, r.Error)
+			e.t.Fatalf("the answer is to %v, want %d: %+v", r.ID, e.id, r.Error)
 		}
 		if r.Error == nil && into != nil {
 			if err := json.Unmarshal(r.Result, into); err != nil {
@@ -136,10 +140,20 @@ func (e *editor) published(version int64) published {
 
 const uri = "file:///control.rego"
 
+// document1 is version 1 of the document uri.
 func document1(text string) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": uri, "languageId": "rego", "version": 1, "text": text}}
 }
 
+// change replaces a part of the document, which then has a version.
+func (e *editor) change(version int, part extent, text string) {
+	e.t.Helper()
+	e.send("textDocument/didChange", nil, map[string]any{
+		"textDocument": map[string]any{"uri": uri, "version": version}, "contentChanges": []any{map[string]any{"range": part, "text": text}},
+	})
+}
+
+// begin initializes the session.
 func (e *editor) begin() {
 	e.t.Helper()
 	if err := e.ask("initialize", map[string]any{"capabilities": map[string]any{}}, nil); err != nil {
@@ -148,6 +162,7 @@ func (e *editor) begin() {
 	e.send("initialized", nil, map[string]any{})
 }
 
+// Positions count UTF-16 units, as the protocol requires.
 func TestDiagnosticsInUTF16(t *testing.T) {
 	e := start(t, newServer())
 	e.begin()
@@ -156,22 +171,17 @@ func TestDiagnosticsInUTF16(t *testing.T) {
 	p := e.published(1)
 	line := utf16.Encode([]rune("allow if \"é😀\" == "))
 	if len(p.Diagnostics) != 1 || p.Diagnostics[0].Range != (extent{position{1, len(line)}, position{1, len(line) + len("startwith")}}) || p.Diagnostics[0].Severity != severityError {
-		t.Fatalf("%+v, want column %d", p.Diagnostics, len(line))
+		t.Fatalf("the diagnostics are %+v, want an error at column %d", p.Diagnostics, len(line))
 	}
 	// The range of the change is in UTF-16 units, too.
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 2},
-		"contentChanges": []any{map[string]any{"range": p.Diagnostics[0].Range, "text": "concat"}},
-	})
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 3},
-		"contentChanges": []any{map[string]any{"range": extent{position{1, len(line) + 7}, position{1, len(line) + 8}}, "text": "\"\", []"}},
-	})
+	e.change(2, p.Diagnostics[0].Range, "concat")
+	e.change(3, extent{position{1, len(line) + 7}, position{1, len(line) + 8}}, "\"\", []")
 	if p := e.published(3); len(p.Diagnostics) != 0 {
-		t.Fatalf("after the change: %+v", p.Diagnostics)
+		t.Fatalf("after the change: %+v, want none", p.Diagnostics)
 	}
 }
 
+// A fix corrects its error, and formatting replaces the document.
 func TestFixAndFormat(t *testing.T) {
 	e := start(t, newServer())
 	e.begin()
@@ -184,24 +194,23 @@ func TestFixAndFormat(t *testing.T) {
 		} `json:"edit"`
 	}
 	if err := e.ask("textDocument/codeAction", map[string]any{"textDocument": map[string]any{"uri": uri}, "range": extent{position{1, 0}, position{1, 3}}, "context": map[string]any{}}, &actions); err != nil || len(actions) != 1 {
-		t.Fatalf("%+v, %v", actions, err)
+		t.Fatalf("the actions are %+v, %v, want one", actions, err)
 	}
-	e.send("textDocument/didChange", nil, map[string]any{
-		"textDocument":   map[string]any{"uri": uri, "version": 2},
-		"contentChanges": []any{map[string]any{"range": actions[0].Edit.Changes[uri][0].Range, "text": actions[0].Edit.Changes[uri][0].NewText}},
-	})
+	fix := actions[0].Edit.Changes[uri][0]
+	e.change(2, fix.Range, fix.NewText)
 	if p := e.published(2); len(p.Diagnostics) != 0 {
-		t.Fatalf("the fix does not mend: %+v", p.Diagnostics)
+		t.Fatalf("after the fix: %+v, want none", p.Diagnostics)
 	}
 	var edits []textEdit
 	if err := e.ask("textDocument/formatting", map[string]any{"textDocument": map[string]any{"uri": uri}, "options": map[string]any{}}, &edits); err != nil || len(edits) != 1 {
-		t.Fatalf("%+v, %v", edits, err)
+		t.Fatalf("the edits are %+v, %v, want one", edits, err)
 	}
 	if want := "package a\n\nallow if input.user.id == \"é\"\n"; edits[0].NewText != want || edits[0].Range != (extent{position{0, 0}, position{2, 0}}) {
-		t.Errorf("%+v", edits[0])
+		t.Errorf("the edit is %+v, want %q for the document", edits[0], want)
 	}
 }
 
+// Completions replace the whole path, and a hover explains the member under the cursor.
 func TestCompletionAndHover(t *testing.T) {
 	e := start(t, newServer())
 	e.begin()
@@ -210,44 +219,45 @@ func TestCompletionAndHover(t *testing.T) {
 		Items []completionItem `json:"items"`
 	}
 	if err := e.ask("textDocument/completion", at{identifier{URI: uri}, position{2, 22}}, &list); err != nil || len(list.Items) != 1 || list.Items[0].Label != "input.user.roles" {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("the completions are %+v, %v, want input.user.roles", list, err)
 	}
 	if list.Items[0].Edit.Range != (extent{position{2, 9}, position{2, 22}}) {
-		t.Errorf("it replaces %+v", list.Items[0].Edit.Range)
+		t.Errorf("the completion replaces %+v, want the whole path", list.Items[0].Edit.Range)
 	}
 	var h struct {
 		Contents markup `json:"contents"`
 	}
 	if err := e.ask("textDocument/hover", at{identifier{URI: uri}, position{2, 16}}, &h); err != nil || !strings.Contains(h.Contents.Value, "The subject") {
-		t.Errorf("%+v, %v", h, err)
+		t.Errorf("the hover is %+v, %v, want the subject", h, err)
 	}
 	if err := e.ask("textDocument/hover", at{identifier{URI: "file:///other"}, position{0, 0}}, nil); err == nil || err.Code != codeInvalidParams {
-		t.Errorf("a document that is not open: %v", err)
+		t.Errorf("a document that is not open: %v, want code %d", err, codeInvalidParams)
 	}
 }
 
-func TestLife(t *testing.T) {
+// A session begins with initialize and ends with shutdown and exit. An invalid message does not end it.
+func TestLifecycle(t *testing.T) {
 	e := start(t, newServer())
 	if err := e.ask("textDocument/hover", nil, nil); err == nil || err.Code != codeNotInitialized {
-		t.Errorf("before initialize: %v", err)
+		t.Errorf("before initialize: %v, want code %d", err, codeNotInitialized)
 	}
 	e.begin()
 	if err := e.ask("initialize", map[string]any{}, nil); err == nil || err.Code != codeInvalidRequest {
-		t.Errorf("initialize twice: %v", err)
+		t.Errorf("a second initialize: %v, want code %d", err, codeInvalidRequest)
 	}
 	if err := e.ask("workspace/unknown", nil, nil); err == nil || err.Code != codeNoMethod {
-		t.Errorf("an unknown method: %v", err)
+		t.Errorf("an unknown method: %v, want code %d", err, codeNoMethod)
 	}
 	e.send("$/unknown", nil, nil) // a notification has no answer
 	e.raw("Content-Length: 7\r\n\r\nnot JSO")
 	if r := e.next(); r.Error == nil || r.Error.Code != codeParseError || r.ID != nil {
-		t.Errorf("what is no JSON: %+v", r)
+		t.Errorf("a message that is not JSON: %+v, want code %d without an id", r, codeParseError)
 	}
 	if err := e.ask("shutdown", nil, nil); err != nil {
-		t.Error(err)
+		t.Errorf("shutdown: %v", err)
 	}
 	if err := e.ask("textDocument/hover", nil, nil); err == nil || err.Code != codeInvalidRequest {
-		t.Errorf("after shutdown: %v", err)
+		t.Errorf("after shutdown: %v, want code %d", err, codeInvalidRequest)
 	}
 	e.send("exit", nil, nil)
 	if err := <-e.done; err != nil {
@@ -255,6 +265,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A stream that is not framed is an error. A message that is too large is skipped.
 func TestBadStreams(t *testing.T) {
 	for name, text := range map[string]string{
 		"no length":      "Content-Type: x\r\n\r\n{}",
@@ -271,7 +282,7 @@ func TestBadStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := newServer().Run(t.Context(), strings.NewReader(text), &out); err == nil {
-				t.Errorf("the stream is taken; out: %s", out.String())
+				t.Errorf("Run: no error; the output is %s", out.String())
 			}
 		})
 	}
@@ -279,7 +290,7 @@ func TestBadStreams(t *testing.T) {
 	over := "Content-Length: " + fmt.Sprint(maxFrame+1) + "\r\n\r\n"
 	in := io.MultiReader(strings.NewReader(over), io.LimitReader(zeros{}, maxFrame+1), strings.NewReader("Content-Length: 31\r\n\r\n{\"id\":1,\"method\":\"initialize\"}\n"))
 	if err := newServer().Run(t.Context(), in, &out); err != nil || strings.Count(out.String(), "Content-Length") != 2 {
-		t.Errorf("what follows a message that is too large: %v, %s", err, out.String())
+		t.Errorf("after a message that is too large: %v, %s, want 2 answers", err, out.String())
 	}
 }
 
@@ -287,12 +298,13 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// A document over the limit is not checked, and the diagnostic says so.
 func TestLargeDocument(t *testing.T) {
 	e := start(t, newServer())
 	e.begin()
 	e.send("textDocument/didOpen", nil, document1(strings.Repeat("x", maxDocument+1)))
 	if p := e.published(1); len(p.Diagnostics) != 1 || p.Diagnostics[0].Code != "source_limit" {
-		t.Errorf("%+v", p.Diagnostics)
+		t.Errorf("the diagnostics are %+v, want source_limit", p.Diagnostics)
 	}
 }
 
@@ -312,8 +324,7 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte("Content-Length: 2\n\n{}Content-Length:x"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out bytes.Buffer
-		err := newServer().Run(t.Context(), bytes.NewReader(in), &out)
-		_ = err
+		_ = newServer().Run(t.Context(), bytes.NewReader(in), &out) // an error is as good as an answer
 		r := bufio.NewReader(&out)
 		for {
 			body, err := readFrame(r)
@@ -321,7 +332,7 @@ func FuzzSession(f *testing.F) {
 				return
 			}
 			if err != nil || !json.Valid(body) {
-				t.Fatalf("an answer is not framed: %v, %q", err, body)
+				t.Fatalf("the answer %q is not framed JSON: %v", body, err)
 			}
 		}
 	})

@@ -35,6 +35,7 @@ func moment(id, version, revision int64, minutes int, source string) policy.Mome
 	return m
 }
 
+// newHistory returns a history from noon on, known since a revision.
 func newHistory(known int64) *history {
 	p := &plan{
 		request: Request{SourceEnvironment: scope.Production, Baseline: Then, Data: Then},
@@ -43,9 +44,9 @@ func newHistory(known int64) *history {
 	return &history{plan: p, from: noon, known: known}
 }
 
-// told formats epochs: the revision, the active versions with those of their libraries, and how the
+// format formats epochs: the revision, the active versions with those of their libraries, and how the
 // resources differ from the next epoch.
-func (h *history) told() string {
+func (h *history) format() string {
 	var out strings.Builder
 	for i, e := range h.spec.Epochs {
 		fmt.Fprintf(&out, "%d:", e.Revision)
@@ -69,8 +70,8 @@ func (h *history) told() string {
 	return out.String()
 }
 
-// TestEpochs: an epoch begins when a control, a library that one uses, or a resource changes. Older
-// decisions than the history are found by time, and are unknown.
+// TestEpochs checks that an epoch begins when a control, a library that one uses, or a resource
+// changes. Older decisions than the history are found by time, and are unknown.
 func TestEpochs(t *testing.T) {
 	const plain, using, lib = "package a\n\nallow if true\n", "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	end := func(id, revision int64) ended {
@@ -89,7 +90,7 @@ func TestEpochs(t *testing.T) {
 			want: "7: 2v1\n5: 1v2 2v1\n4: 1v2\n1: 1v1\n",
 		},
 		"up to the snapshot": {moments: []policy.Moment{moment(1, 1, 2, -5, plain), moment(1, 2, 4, 5, plain+"#")}, upTo: 3, want: "1: 1v1\n"},
-		"by revision, whatever the clocks said": {
+		"by revision, whatever the clocks": {
 			moments: []policy.Moment{moment(1, 2, 4, 5, plain+"#"), moment(1, 1, 2, 6, plain)}, upTo: 9, want: "4: 1v2\n2: 1v1\n1:\n",
 		},
 		"a library": {
@@ -111,14 +112,14 @@ func TestEpochs(t *testing.T) {
 			h.ends = c.ends
 			h.cut()
 			h.prune()
-			if got := h.told(); got != c.want {
+			if got := h.format(); got != c.want {
 				t.Errorf("got\n%swant\n%s", got, c.want)
 			}
 		})
 	}
 }
 
-// TestTooMuchPast: states that are not followed back are unknown, and the result says so.
+// TestTooMuchPast checks that states that are not followed back are unknown, and the result says so.
 func TestTooMuchPast(t *testing.T) {
 	h := newHistory(0)
 	var moments []policy.Moment
@@ -131,17 +132,17 @@ func TestTooMuchPast(t *testing.T) {
 	h.cut()
 	es := h.spec.Epochs
 	if last := es[len(es)-1]; len(h.notes) != 2 || !last.Unknown || last.Revision != 0 || len(h.spec.Past) != 1 {
-		t.Errorf("%v %+v %+v", h.notes, last, h.spec.Past)
+		t.Errorf("the notes are %v, the last epoch %+v, the past %+v, want 2 notes and an unknown last epoch", h.notes, last, h.spec.Past)
 	}
 	for _, e := range es {
 		if e.Unknown != (e.Revision < 590) {
-			t.Errorf("%+v", e)
+			t.Errorf("the epoch is %+v, want it unknown before revision 590 alone", e)
 		}
 	}
 }
 
-// TestCandidate: the candidate is compared with what decided at the time, with the libraries of
-// that time if it compiles with them.
+// TestCandidate checks that the candidate is compared with what decided at the time, with the
+// libraries of that time if it compiles with them.
 func TestCandidate(t *testing.T) {
 	const using, lib = "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	h := newHistory(0)
@@ -152,7 +153,7 @@ func TestCandidate(t *testing.T) {
 	h.prune()
 	for _, m := range h.spec.Mixes {
 		if fmt.Sprint(m.Baseline) != fmt.Sprint(m.Candidate) {
-			t.Errorf("the control as it is: %+v", m)
+			t.Errorf("a candidate that is the control: %+v, want the same on both sides", m)
 		}
 	}
 	h = newHistory(0)
@@ -164,6 +165,6 @@ func TestCandidate(t *testing.T) {
 	m := h.spec.Mixes[0]
 	cand := h.spec.Controls[m.Candidate[0]]
 	if m.Baseline[0] == m.Candidate[0] || cand.Old || h.spec.Libraries[cand.Libraries[0]].Version != 3 {
-		t.Errorf("an edited library: %+v, %+v", m, cand)
+		t.Errorf("an edited library: %+v, %+v, want another candidate with version 3", m, cand)
 	}
 }

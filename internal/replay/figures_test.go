@@ -15,18 +15,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// A share has two decimals.
 func TestPercent(t *testing.T) {
 	for _, c := range []struct {
 		n, all int64
 		want   float64
 	}{{0, 0, 0}, {5, 0, 0}, {0, 10, 0}, {10, 10, 100}, {1, 3, 33.33}, {2, 3, 66.67}, {1, 8, 12.5}, {12, 10_000, 0.12}, {1, 100_000, 0}, {5, 100_000, 0.01}, {99_999_999, 100_000_000, 100}} {
 		if got := percent(c.n, c.all); got != c.want {
-			t.Errorf("%d of %d: %g, want %g", c.n, c.all, got, c.want)
+			t.Errorf("percent(%d, %d) = %g, want %g", c.n, c.all, got, c.want)
 		}
 	}
 }
 
-// TestExceeds: the gate compares the exact share, not the rounded one.
+// TestExceeds checks that the gate compares the exact share, not the rounded one.
 func TestExceeds(t *testing.T) {
 	for _, c := range []struct {
 		blocked, evaluated int64
@@ -34,11 +35,12 @@ func TestExceeds(t *testing.T) {
 		want               bool
 	}{{0, 0, 0, false}, {0, 10, 0, false}, {1, 100_000, 0, true}, {1, 100, 1, false}, {1001, 100_000, 1, true}, {100_001, 10_000_000, 1, true}, {100_000, 10_000_000, 1, false}, {10, 10, 100, false}} {
 		if got := exceeds(Impact{NewlyBlocked: c.blocked, Evaluated: c.evaluated}, c.threshold); got != c.want {
-			t.Errorf("%d of %d over %g %%: %v", c.blocked, c.evaluated, c.threshold, got)
+			t.Errorf("%d of %d exceed %g %%: %v, want %v", c.blocked, c.evaluated, c.threshold, got, c.want)
 		}
 	}
 }
 
+// A request without members gets its defaults, and one that its credential does not allow is refused.
 func TestReady(t *testing.T) {
 	bound := scope.Scope{Env: scope.Sandbox, EnvBound: true}
 	for what, c := range map[string]struct {
@@ -47,9 +49,9 @@ func TestReady(t *testing.T) {
 		env, source scope.Env
 		refused     fault.Kind
 	}{
-		"nothing is said":           {Request{}, scope.Scope{}, scope.Production, scope.Production, 0},
-		"the credential's":          {Request{}, scope.Scope{Env: scope.Sandbox}, scope.Sandbox, scope.Sandbox, 0},
-		"the request's":             {Request{Environment: scope.Sandbox}, scope.Scope{Env: scope.Production}, scope.Sandbox, scope.Sandbox, 0},
+		"no member":                 {Request{}, scope.Scope{}, scope.Production, scope.Production, 0},
+		"of the credential":         {Request{}, scope.Scope{Env: scope.Sandbox}, scope.Sandbox, scope.Sandbox, 0},
+		"of the request":            {Request{Environment: scope.Sandbox}, scope.Scope{Env: scope.Production}, scope.Sandbox, scope.Sandbox, 0},
 		"of another source":         {Request{Environment: scope.Sandbox, SourceEnvironment: scope.Production}, scope.Scope{}, scope.Sandbox, scope.Production, 0},
 		"no environment":            {Request{Environment: "moon"}, scope.Scope{}, "", "", fault.Invalid},
 		"no source":                 {Request{SourceEnvironment: "moon"}, scope.Scope{}, "", "", fault.Invalid},
@@ -61,21 +63,21 @@ func TestReady(t *testing.T) {
 		got, err := c.in.ready(c.sc)
 		if c.refused != 0 {
 			if !fault.Is(err, c.refused) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: %v, want kind %d", what, err, c.refused)
 			}
 			continue
 		}
 		if err != nil || got.Environment != c.env || got.SourceEnvironment != c.source || got.WindowHours != 24 || got.Baseline != Then || got.Data != Then || *got.Samples != 20 {
-			t.Errorf("%s: %+v %v", what, got, err)
+			t.Errorf("%s: %+v %v, want environment %q of source %q and the defaults", what, got, err, c.env, c.source)
 		}
 	}
 	none := 0
 	if got, err := (Request{WindowHours: 3, Baseline: Now, Samples: &none}).ready(scope.Scope{}); err != nil || got.WindowHours != 3 || got.Baseline != Now || *got.Samples != 0 {
-		t.Errorf("what is said is not kept: %+v %v", got, err)
+		t.Errorf("members with values: %+v %v, want them kept", got, err)
 	}
 }
 
-// TestImpactOrder: lists are limited, and ordered by flips, then by decisions, then by id,
+// TestImpactOrder checks that lists are limited, and ordered by flips, then by decisions, then by id,
 // independent of map order.
 func TestImpactOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -90,7 +92,7 @@ func TestImpactOrder(t *testing.T) {
 	p := &plan{recording: audit.Recording{}}
 	got := p.impact(part, false, time.Second)
 	if len(got.ByControl) != maxListed || len(got.ByResource) != maxListed || len(got.BySubject) != maxSubjects || len(got.ByRule) != maxListed+50 {
-		t.Errorf("lists of %d, %d, %d, %d", len(got.ByControl), len(got.ByResource), len(got.BySubject), len(got.ByRule))
+		t.Errorf("lists of %d, %d, %d, %d, want them limited", len(got.ByControl), len(got.ByResource), len(got.BySubject), len(got.ByRule))
 	}
 	less := func(a, b Figures, ids int) bool {
 		return cmp.Or(cmp.Compare(b.Changed, a.Changed), cmp.Compare(b.Evaluated, a.Evaluated), ids) <= 0
@@ -99,27 +101,29 @@ func TestImpactOrder(t *testing.T) {
 		a, b := got.ByControl[i-1], got.ByControl[i]
 		c, d := got.ByResource[i-1], got.ByResource[i]
 		if !less(a.Figures, b.Figures, cmp.Compare(a.PolicyID, b.PolicyID)) || !less(c.Figures, d.Figures, cmp.Compare(c.ResourceID, d.ResourceID)) {
-			t.Fatalf("place %d: %+v before %+v, %+v before %+v", i, a, b, c, d)
+			t.Fatalf("place %d: %+v before %+v, %+v before %+v, want them in order", i, a, b, c, d)
 		}
 	}
 	if !slices.IsSortedFunc(got.BySubject, func(a, b BySubject) int {
 		return cmp.Or(cmp.Compare(b.Changed, a.Changed), cmp.Compare(b.Evaluated, a.Evaluated), strings.Compare(a.UserID, b.UserID))
 	}) {
-		t.Error("the subjects are in no order")
+		t.Error("the subjects are not in order")
 	}
 }
 
+// Without records, the lists are empty, not null, and the note says why.
 func TestImpactOfNothing(t *testing.T) {
 	p := &plan{}
 	got := p.impact(&rerun.Part{}, false, 0)
 	if got.ByControl == nil || got.ByResource == nil || got.BySubject == nil || got.ByRule == nil || got.Samples == nil {
-		t.Error("a list is null")
+		t.Errorf("a list is null: %+v", got)
 	}
 	if got.Truncated || got.DecisionsPerSecond != 0 || got.ChangedPercent != 0 || got.Note != "no decision was recorded in the window" {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want no figures, and a note", got)
 	}
 }
 
+// The figures of a run say what was evaluated, what was not, and why.
 func TestImpactFigures(t *testing.T) {
 	p := &plan{recorded: 100, total: 80, left: 5, notes: []string{"first"}}
 	part := &rerun.Part{
@@ -128,42 +132,40 @@ func TestImpactFigures(t *testing.T) {
 	}
 	got := p.impact(part, false, 2*time.Second)
 	if got.WithoutInput != 15 || got.Drifted != (Drift{Total: 9, Controls: 6, Unknown: 1, Data: 2}) || got.NotReplayable != (NotReplayable{10, 1, 2, 3, 4}) || got.ChangedPercent != 10 || got.DecisionsPerSecond != 40 || got.DurationMS != 2000 {
-		t.Errorf("%+v", got)
+		t.Errorf("the figures are %+v, want those of the parts", got)
 	}
 	if !got.Truncated || got.Note != "first; 15 decisions have no stored input and are not part of these figures; of 1 decisions it is no longer known what decided them; the closest known state was used" {
-		t.Errorf("truncated %v: %s", got.Truncated, got.Note)
+		t.Errorf("truncated %v with the note %q, want all notes", got.Truncated, got.Note)
 	}
 	p.left = 0
 	p.total = 100
 	if got = p.impact(part, true, time.Second); !got.Truncated || got.Note != "first; of 1 decisions it is no longer known what decided them; the closest known state was used; time ran out; the newest decisions were replayed" {
-		t.Errorf("late: %v %s", got.Truncated, got.Note)
+		t.Errorf("after the time: truncated %v with the note %q", got.Truncated, got.Note)
 	}
 	p.total, p.notes = 0, nil
 	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "no decision in the window has a stored input") || len(p.notes) != 0 {
-		t.Errorf("none kept its input: %s", got.Note)
+		t.Errorf("without stored inputs: the note is %q", got.Note)
 	}
 }
 
+// The name of a test case says what was decided, and is short.
 func TestCaseName(t *testing.T) {
 	permit := audit.Decision{DecisionID: "d1", Decision: audit.Permit, Action: "GET"}
-	if got := caseName(permit); got != "decision d1 permits GET" {
-		t.Error(got)
-	}
 	shadow := permit
 	shadow.Effect = "SHADOW_WOULD_DENY"
-	if got := caseName(shadow); got != "decision d1 denies GET" {
-		t.Error(got)
-	}
-	if got := caseName(audit.Decision{DecisionID: "d1"}); got != "decision d1 denies" {
-		t.Errorf("%q", got)
+	for want, d := range map[string]audit.Decision{"decision d1 permits GET": permit, "decision d1 denies GET": shadow, "decision d1 denies": {DecisionID: "d1"}} {
+		if got := caseName(d); got != want {
+			t.Errorf("caseName = %q, want %q", got, want)
+		}
 	}
 	permit.Action = strings.Repeat("é", 1000)
 	if got := []rune(caseName(permit)); len(got) != maxName || got[len(got)-1] != 'é' {
-		t.Errorf("%d letters, the last %q", len(got), got[len(got)-1])
+		t.Errorf("a long name has %d letters, the last %q, want %d", len(got), got[len(got)-1], maxName)
 	}
 }
 
-func TestSettle(t *testing.T) {
+// The progress of a run is 100 % only when it is completed.
+func TestProgress(t *testing.T) {
 	for _, c := range []struct {
 		status           string
 		evaluated, total int64
@@ -171,7 +173,7 @@ func TestSettle(t *testing.T) {
 	}{{Running, 0, 0, 0}, {Running, 1, 4, 25}, {Completed, 0, 0, 100}, {Completed, 3, 4, 100}, {Failed, 3, 4, 75}} {
 		r := Run{Status: c.status, Evaluated: c.evaluated, Total: c.total}
 		if r.setProgress(); r.Progress != (Progress{c.evaluated, c.total, c.want}) {
-			t.Errorf("%+v: %+v", c, r.Progress)
+			t.Errorf("%+v: the progress is %+v", c, r.Progress)
 		}
 	}
 }

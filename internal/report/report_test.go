@@ -19,7 +19,6 @@ import (
 	"golang.org/x/image/font/sfnt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
@@ -27,6 +26,7 @@ import (
 
 var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 
+// doc decodes a JSON document.
 func doc(t testing.TB, text string) simulator.Object {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
@@ -82,6 +82,7 @@ func sample(t testing.TB) simulator.Record {
 	}
 }
 
+// keptSample returns a record as it is stored.
 func keptSample(t testing.TB, rec simulator.Record) simulator.Kept {
 	t.Helper()
 	text, err := json.Marshal(rec)
@@ -100,7 +101,7 @@ func digest(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// TestPDF: the report contains everything, in several scripts, and its pages are numbered.
+// TestPDF checks that the report contains everything, in several scripts, and its pages are numbered.
 func TestPDF(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportPDF(k, "default", ran.Add(time.Hour))
@@ -108,7 +109,7 @@ func TestPDF(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(file, []byte("%PDF-")) || len(file) > 200<<10 {
-		t.Fatalf("%d bytes that begin with %q", len(file), file[:8])
+		t.Fatalf("the file has %d bytes and begins with %q, want a PDF of at most 200 KiB", len(file), file[:8])
 	}
 	text := textOf(t, file, "denied")
 	for _, want := range []string{
@@ -118,16 +119,16 @@ func TestPDF(t *testing.T) {
 		"still has this checksum", "Manager without clearance",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the report does not say %q:\n%s", want, text)
+			t.Errorf("the report is\n%s\nwant %q in it", text, want)
 		}
 	}
 	k.Intact = false
 	if file, err = exportPDF(k, "default", ran); err != nil || !strings.Contains(textOf(t, file, "altered"), "NO LONGER HAS THIS CHECKSUM") {
-		t.Errorf("an altered record is not called that: %v", err)
+		t.Errorf("the report of an altered record does not say so: %v", err)
 	}
 }
 
-// TestPDFOfLittle: the report of a run with one rule and one condition has one page.
+// TestPDFOfLittle checks that the report of a run with one rule and one condition has one page.
 func TestPDFOfLittle(t *testing.T) {
 	rec := simulator.Record{
 		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: simulator.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
@@ -154,11 +155,11 @@ func TestPDFOfLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := textOf(t, file, "little"); !strings.Contains(text, "page 1 of 1") {
-		t.Errorf("more than a page:\n%s", text)
+		t.Errorf("the report is\n%s\nwant one page", text)
 	}
 }
 
-// TestPDFOfAnything: no record breaks the report.
+// TestPDFOfAnything checks that no record breaks the report.
 func TestPDFOfAnything(t *testing.T) {
 	long := sample(t)
 	long.Policy.Name = strings.Repeat("name", 300)
@@ -194,18 +195,18 @@ func TestPDFOfAnything(t *testing.T) {
 		}
 		text := textOf(t, file, name)
 		if got, want := strings.Contains(text, "The input is cut"), name == "cut"; got != want {
-			t.Errorf("%s says that the input is cut: %t, want %t", name, got, want)
+			t.Errorf("%s: the report says that the input is cut: %t, want %t", name, got, want)
 		}
 		for what, want := range map[string]string{"masked": "employee.ssn", "weird": "[U+202E]evil[U+0000] é [U+1F600 GRINNING FACE]", "limit": "did not end within 30s", "long": "more steps"} {
 			if name == what && !strings.Contains(text, want) {
-				t.Errorf("%s does not say %q:\n%s", name, want, text)
+				t.Errorf("%s: the report is\n%s\nwant %q in it", name, text, want)
 			}
 		}
 	}
 }
 
 // textOf returns the text that pdftotext reads in a file. If SIMULATOR_PDFS is set, the files are
-// kept in that folder, so that a person can look at them.
+// stored in that folder, so that a person can read them.
 func textOf(t *testing.T, file []byte, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -218,7 +219,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	}
 	tool, err := exec.LookPath("pdftotext")
 	if err != nil {
-		apptest.Missing(t, "there is no pdftotext")
+		apptest.Missing(t, "pdftotext is not installed")
 	}
 	out, err := exec.CommandContext(t.Context(), tool, "-layout", path, "-").CombinedOutput()
 	if err != nil {
@@ -227,7 +228,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	return string(out)
 }
 
-// TestFonts: the fonts of the report have the same characters.
+// TestFonts checks that the fonts of the report have the same characters.
 func TestFonts(t *testing.T) {
 	has := goFace().has
 	for name, ttf := range map[string][]byte{"bold": gobold.TTF, "mono": gomono.TTF} {
@@ -247,7 +248,7 @@ func TestFonts(t *testing.T) {
 			}
 		}
 		if n < 600 {
-			t.Errorf("only %d characters", n)
+			t.Errorf("the fonts have %d characters, want at least 600", n)
 		}
 	}
 	for _, c := range "éñüßçœŁőΩжЯ€…·•–" {
@@ -257,7 +258,7 @@ func TestFonts(t *testing.T) {
 	}
 }
 
-// TestCSV: the export is one rectangular table (RFC 4180), and no cell is a formula for a
+// TestCSV checks that the export is one rectangular table (RFC 4180), and no cell is a formula for a
 // spreadsheet.
 func TestCSV(t *testing.T) {
 	rec := sample(t)
@@ -269,7 +270,7 @@ func TestCSV(t *testing.T) {
 	rec.Input = doc(t, `{"=key":"=1+1","n":-5}`)
 	file := exportCSV(keptSample(t, rec))
 	if !bytes.Contains(file, []byte("\r\n")) {
-		t.Error("rows must end with CRLF")
+		t.Error("the rows do not end with CRLF")
 	}
 	rows, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
 	if err != nil {
@@ -277,7 +278,7 @@ func TestCSV(t *testing.T) {
 	}
 	for row := range strings.SplitSeq(strings.TrimSuffix(string(file), "\r\n"), "\"\r\n\"") {
 		if n := strings.Count(row, `","`); n != 4 {
-			t.Errorf("a row has %d quoted cells: %s", n+1, row)
+			t.Errorf("a row has %d quoted cells, want 5: %s", n+1, row)
 		}
 	}
 	cells := map[string]bool{}
@@ -285,18 +286,18 @@ func TestCSV(t *testing.T) {
 		for _, cell := range row {
 			cells[cell] = true
 			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-				t.Errorf("%q is a formula", cell)
+				t.Errorf("the cell %q is a formula", cell)
 			}
 		}
 	}
 	for _, want := range []string{"'=cmd|' /C calc'!A0", "'@admin", "'-2", "'\t=1+1", "'=key", "'=1+1", "'-5"} {
 		if !cells[want] {
-			t.Errorf("there is no cell %q in\n%s", want, file)
+			t.Errorf("the table is\n%s\nwant a cell %q", file, want)
 		}
 	}
 }
 
-// TestJSONExport: the checksum can be computed from the file.
+// TestJSONExport checks that the checksum can be computed from the file.
 func TestJSONExport(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportJSON(k)
@@ -312,17 +313,18 @@ func TestJSONExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := digest(out.Record); got != out.Checksum || !out.Valid {
-		t.Errorf("the record has %s, the file says %s", got, out.Checksum)
+		t.Errorf("the checksum of the record is %s, the file has %s (valid %t), want the same", got, out.Checksum, out.Valid)
 	}
 }
 
+// A text that a spreadsheet would take for a formula gets an apostrophe.
 func TestEscapeFormula(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "plain": "plain", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\tx": "'\tx", "\rx": "'\rx", "\nx": "'\nx", "a=1": "a=1", "'=1": "'=1", "日=": "日=",
 		" =1": "' =1", "\u00a0=1": "'\u00a0=1", "\ufeff=1": "'\ufeff=1", "＝1": "'＝1", " plain": " plain", " ": " ",
 	} {
 		if got := escapeFormula(in); got != want {
-			t.Errorf("%q becomes %q", in, got)
+			t.Errorf("escapeFormula(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

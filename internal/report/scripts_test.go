@@ -3,7 +3,6 @@ package report
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // words has one sentence in each script that a report can show.
@@ -19,37 +18,35 @@ var words = map[string]string{
 	"Polish":     "Zażółć gęślą jaźń",
 }
 
-// TestPDFScripts: names, reasons and values are readable in all these scripts. Characters of other
-// scripts are spelled out.
+// TestPDFScripts checks that names, reasons and values are readable in all these scripts. Characters
+// of other scripts are spelled out.
 func TestPDFScripts(t *testing.T) {
 	rec := sample(t)
 	var members []string
-	for name, says := range words {
-		members = append(members, `"`+name+`":"`+says+`"`)
+	for name, sentence := range words {
+		members = append(members, `"`+name+`":"`+sentence+`"`)
 	}
 	members = append(members, `"Hebrew":"הגישה נדחתה (שכר 42)","Arabic":"تم رفض الوصول إلى الرواتب 2026","Hindi":"पहुँच","Emoji":"😀"`)
 	rec.Input = doc(t, "{"+strings.Join(members, ",")+"}")
 	rec.EvaluatedInput = rec.Input
 	rec.Reason = words["Japanese"] + " " + words["Korean"]
 	rec.Policy.Name = words["Chinese"] + " — محمد، " + words["Russian"]
-	began := time.Now()
 	file, err := exportPDF(keptSample(t, rec), "default", ran)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d bytes in %v", len(file), time.Since(began))
 	if len(file) > 300<<10 {
-		t.Errorf("%d bytes: the fonts are not cut down to what is used", len(file))
+		t.Errorf("the file has %d bytes, want at most 300 KiB: fonts contain only what is used", len(file))
 	}
 	text := textOf(t, file, "scripts")
-	for name, says := range words {
-		if !strings.Contains(strings.Join(strings.Fields(text), ""), strings.Join(strings.Fields(says), "")) {
-			t.Errorf("%s cannot be read: %s", name, says)
+	for name, sentence := range words {
+		if !strings.Contains(strings.Join(strings.Fields(text), ""), strings.Join(strings.Fields(sentence), "")) {
+			t.Errorf("%s: the report has no %q", name, sentence)
 		}
 	}
 	for _, want := range []string{"[U+1F600 GRINNING FACE]", "[U+0901 DEVANAGARI SIGN CANDRABINDU]"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
-			t.Errorf("%s is not spelled out:\n%s", want, text)
+			t.Errorf("the report is\n%s\nwant %q in it", text, want)
 		}
 	}
 }

@@ -34,6 +34,7 @@ func line(members map[string]any, input string) []byte {
 	return text
 }
 
+// machine returns a machine for s.
 func machine(t testing.TB, s Spec) *Machine {
 	t.Helper()
 	s.Samples = 100
@@ -44,6 +45,7 @@ func machine(t testing.TB, s Spec) *Machine {
 	return m
 }
 
+// pair compares two controls.
 func pair(base, cand string) Spec {
 	return Spec{
 		Env:      "production",
@@ -87,15 +89,16 @@ func TestCorpus(t *testing.T) {
 		spec.Deadline = 5 * time.Second
 		p := machine(t, spec).Run(t.Context(), lines, time.Hour)
 		if p.Changed != 0 || p.Drifted != 0 || p.Evaluated != int64(len(lines)) {
-			t.Errorf("%s: of %d, %d evaluated, %d changed, %d drifted, not replayable: %v; %+v", filepath.Base(path), len(lines), p.Evaluated, p.Changed, p.Drifted, p.NotReplayable, p.Samples)
+			t.Errorf("%s: of %d, %d evaluated, %d changed, %d drifted, not replayable %v, want all evaluated and none changed: %+v", filepath.Base(path), len(lines), p.Evaluated, p.Changed, p.Drifted, p.NotReplayable, p.Samples)
 		}
 		total += len(lines)
 	}
 	if total < 60 {
-		t.Errorf("the corpus holds only %d cases", total)
+		t.Errorf("the corpus has %d cases, want at least 60", total)
 	}
 }
 
+// corpusFile returns the controls and the inputs of a file of the corpus.
 func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -155,6 +158,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	return spec, inputs
 }
 
+// corpusSet returns the set that decides in a spec.
 func corpusSet(t *testing.T, s Spec) *rego.Set {
 	t.Helper()
 	m := machine(t, s)
@@ -166,7 +170,7 @@ const (
 	byHour = "package a\n\nallow if time.clock(time.now_ns())[0] < 13\n"
 )
 
-// TestKinds replays records of the three kinds.
+// TestKinds checks the figures for each kind of record.
 func TestKinds(t *testing.T) {
 	headers := "package a\n\nallow if input.request.headers.authorization == \"Bearer x\"\n"
 	llm := "package a\n\nallow if input.llm.model == \"small\"\n"
@@ -177,30 +181,30 @@ func TestKinds(t *testing.T) {
 		input      string
 		check      func(p *Part) bool
 	}{
-		"the same":                         {byRole, byRole, nil, clerk, func(p *Part) bool { return p.Evaluated == 1 && p.Changed == 0 && p.Drifted == 0 && p.WouldAllow == 1 }},
-		"drift of the control":             {byRole, byRole, map[string]any{"policy_id": 1, "policy_version": 2}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 1 && p.ControlDrift == 1 && p.Changed == 0 && p.NoMatch == 1 }},
-		"shadow denied":                    {byRole, byRole, map[string]any{"effect": "SHADOW_WOULD_DENY", "mode": "shadow"}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 0 && p.WouldBlock == 1 }},
-		"by the clock of then":             {byHour, "package a\n\ndefault allow := false\n", nil, clerk, func(p *Part) bool { return p.NewlyBlocked == 1 && p.Drifted == 0 && p.WouldBlock == 1 }},
-		"no input":                         {byRole, byRole, nil, "", func(p *Part) bool { return p.NotReplayable[NoInput] == 1 && p.Evaluated == 0 }},
-		"too large to keep":                {byRole, byRole, nil, `{"truncated":true,"bytes":300000}`, func(p *Part) bool { return p.NotReplayable[NoInput] == 1 }},
-		"a secret that nobody reads":       {byRole, byRole, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.Evaluated == 1 }},
-		"a secret that the candidate asks": {byRole, headers, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.NotReplayable[Redacted] == 1 }},
-		"a body that nobody looked at":     {byRole, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, clerk, func(p *Part) bool { return p.NotReplayable[Incomplete] == 1 }},
-		"a body that was looked at":        {llm, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, `{"llm":{"model":"small"}}`, func(p *Part) bool { return p.WouldAllow == 1 }},
-		"an OPA's own input":               {byRole, byRole, map[string]any{"bouncer_id": 4}, `{"user":{"role":"clerk","Role":"x"},"anything":[1]}`, func(p *Part) bool { return p.Evaluated == 1 && p.Drifted == 0 }},
-		"no request at all":                {byRole, byRole, nil, `{"user":"alice"}`, func(p *Part) bool { return p.NotReplayable[Unreadable] == 1 }},
+		"the same":                       {byRole, byRole, nil, clerk, func(p *Part) bool { return p.Evaluated == 1 && p.Changed == 0 && p.Drifted == 0 && p.WouldAllow == 1 }},
+		"drift of the control":           {byRole, byRole, map[string]any{"policy_id": 1, "policy_version": 2}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 1 && p.ControlDrift == 1 && p.Changed == 0 && p.NoMatch == 1 }},
+		"a shadow denial":                {byRole, byRole, map[string]any{"effect": "SHADOW_WOULD_DENY", "mode": "shadow"}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 0 && p.WouldBlock == 1 }},
+		"by the clock of the time":       {byHour, "package a\n\ndefault allow := false\n", nil, clerk, func(p *Part) bool { return p.NewlyBlocked == 1 && p.Drifted == 0 && p.WouldBlock == 1 }},
+		"no input":                       {byRole, byRole, nil, "", func(p *Part) bool { return p.NotReplayable[NoInput] == 1 && p.Evaluated == 0 }},
+		"too large to keep":              {byRole, byRole, nil, `{"truncated":true,"bytes":300000}`, func(p *Part) bool { return p.NotReplayable[NoInput] == 1 }},
+		"a secret that no control reads": {byRole, byRole, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.Evaluated == 1 }},
+		"a secret that candidates read":  {byRole, headers, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.NotReplayable[Redacted] == 1 }},
+		"a body that was not read":       {byRole, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, clerk, func(p *Part) bool { return p.NotReplayable[Incomplete] == 1 }},
+		"a body that was read":           {llm, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, `{"llm":{"model":"small"}}`, func(p *Part) bool { return p.WouldAllow == 1 }},
+		"an OPA's own input":             {byRole, byRole, map[string]any{"bouncer_id": 4}, `{"user":{"role":"clerk","Role":"x"},"anything":[1]}`, func(p *Part) bool { return p.Evaluated == 1 && p.Drifted == 0 }},
+		"no request":                     {byRole, byRole, nil, `{"user":"alice"}`, func(p *Part) bool { return p.NotReplayable[Unreadable] == 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := machine(t, pair(c.base, c.cand)).Run(t.Context(), [][]byte{line(c.members, c.input)}, time.Hour)
 			if !c.check(p) || p.Lines != 1 {
-				t.Errorf("%+v", p)
+				t.Errorf("the figures are %+v, want those of one %s", p, name)
 			}
 		})
 	}
 }
 
-// TestViews: a bouncer decides with the resources that it protects, and passes requests that no
-// control covers unless its default action is to deny.
+// TestViews checks that a bouncer decides with the resources that it protects, and passes requests
+// that no control covers unless its default action is to deny.
 func TestViews(t *testing.T) {
 	s := Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
@@ -215,11 +219,11 @@ func TestViews(t *testing.T) {
 	}
 	p := machine(t, s).Run(t.Context(), [][]byte{record(1), record(2), record(3)}, time.Hour)
 	if p.Evaluated != 3 || p.WouldAllow != 1 || p.WouldBlock != 2 || p.NewlyBlocked != 1 || p.Samples[0].BouncerID != 2 || p.Samples[0].ResourceID != 9 {
-		t.Errorf("%+v", p)
+		t.Errorf("the figures are %+v, want the first allowed, the others blocked, and the second newly", p)
 	}
 }
 
-// TestEpochs: each decision is compared with the controls of its time.
+// TestEpochs checks that each decision is compared with the controls of its time.
 func TestEpochs(t *testing.T) {
 	s := pair(byRole, "package a\n\ndeny if true\n")
 	s.Mixes = []Mix{{Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
@@ -230,21 +234,21 @@ func TestEpochs(t *testing.T) {
 		line(map[string]any{"timestamp": noon.Add(-time.Microsecond)}, clerk),
 	}, time.Hour)
 	if p.Drifted != 0 || p.Changed != 0 || p.WouldBlock != 1 || p.WouldAllow != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("the figures are %+v, want no change and no drift", p)
 	}
 }
 
-// TestTime: a step ends when its time has run out, but replays at least one record.
+// TestTime checks that a step ends when its time has run out, but replays at least one record.
 func TestTime(t *testing.T) {
 	l := line(nil, `{"user":{"role":"clerk"}}`)
 	p := machine(t, pair(byRole, byRole)).Run(t.Context(), [][]byte{l, l, l}, -1)
 	if p.Lines != 1 {
-		t.Errorf("%d records", p.Lines)
+		t.Errorf("%d records are replayed, want 1", p.Lines)
 	}
 }
 
-// FuzzRecord: no content of a log makes the reader panic or hang, and a record that parses has the
-// same values as with encoding/json.
+// FuzzRecord checks that no content of a log makes the reader panic or hang, and a record that parses
+// has the same values as with encoding/json.
 func FuzzRecord(f *testing.F) {
 	f.Add(line(map[string]any{"bouncer_id": 7, "mode": "enforce", "trace": []any{map[string]any{"a": "}\""}}}, `{"user":{"role":"cl\"erk"},"a":[1,{"b":null}]}`))
 	f.Add([]byte(`{"decision_id":"\"","timestamp":"2026-05-04T12:00:00Z","input":"\\"}`))
@@ -258,7 +262,7 @@ func FuzzRecord(f *testing.F) {
 		ok := parse(data, &r) == nil
 		p := m.Run(t.Context(), [][]byte{data}, time.Hour)
 		if p.Lines != 1 {
-			t.Fatalf("%d lines", p.Lines)
+			t.Fatalf("%d lines are replayed, want 1", p.Lines)
 		}
 		var want struct {
 			ID    string          `json:"decision_id"`

@@ -34,6 +34,7 @@ func leveledSpec() Spec {
 	}
 }
 
+// asked returns a record of a request for a resource.
 func asked(id int, effect string, members map[string]any) []byte {
 	m := map[string]any{"effect": effect}
 	if effect != "ALLOW" {
@@ -45,7 +46,7 @@ func asked(id int, effect string, members map[string]any) []byte {
 	return line(m, fmt.Sprintf(`{"resource":{"path":"/%d"}}`, id))
 }
 
-// TestPast: a record is decided with the resources of its revision, even if its time says
+// TestPast checks that a record is decided with the resources of its revision, even if its time says
 // otherwise. Without a revision, it is decided with those of its time.
 func TestPast(t *testing.T) {
 	at := func(revision int) map[string]any {
@@ -59,23 +60,24 @@ func TestPast(t *testing.T) {
 	}
 	m := machine(t, leveledSpec())
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 || p.Evaluated != int64(len(lines)) || p.WouldAllow != 6 {
-		t.Errorf("%+v", p)
+		t.Errorf("the figures are %+v, want 6 allowed and no drift", p)
 	}
 	// The order of the records does not matter, although only a few sets are cached.
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 {
-		t.Errorf("in another order: %+v", p)
+		t.Errorf("in another order: %+v, want no drift", p)
 	}
 	if len(m.sets.full) > keptEpochs+1 {
-		t.Errorf("%d sets are kept", len(m.sets.full))
+		t.Errorf("%d sets are cached, want at most %d", len(m.sets.full), keptEpochs+1)
 	}
 	before := asked(1, "NO_MATCH", map[string]any{"timestamp": noon.Add(-time.Hour)})
 	if p := m.Run(t.Context(), [][]byte{before}, time.Hour); p.Drifted != 1 || p.UnknownDrift != 1 || p.ControlDrift != 0 {
-		t.Errorf("before all that is known: %+v", p)
+		t.Errorf("before the known history: %+v, want unknown drift", p)
 	}
 }
 
-// TestBundles: a bouncer decides with the content of its bundle, even if the bundle was old.
+// TestBundles checks that a bouncer decides with the content of its bundle, even if the bundle was
+// old.
 func TestBundles(t *testing.T) {
 	s := leveledSpec()
 	s.ViewsThen = true
@@ -92,15 +94,15 @@ func TestBundles(t *testing.T) {
 	}
 	m := machine(t, s)
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 || p.Evaluated != int64(len(lines)) {
-		t.Errorf("%+v", p)
+		t.Errorf("the figures are %+v, want no drift", p)
 	}
 	if len(m.sets.seats) > keptSeats {
-		t.Errorf("%d seats are kept", len(m.sets.seats))
+		t.Errorf("%d seats are cached, want at most %d", len(m.sets.seats), keptSeats)
 	}
 }
 
-// TestLost: if an old control no longer compiles, its substitute decides. If it has none, it is not
-// known what decided.
+// TestLost checks that if an old control no longer compiles, its substitute decides. If it has none,
+// it is not known what decided.
 func TestLost(t *testing.T) {
 	s := Spec{
 		Env: "production", Epochs: []Epoch{{}},
@@ -113,10 +115,10 @@ func TestLost(t *testing.T) {
 	}
 	clerk := `{"user":{"role":"clerk"}}`
 	if p := machine(t, s).Run(t.Context(), [][]byte{line(nil, clerk)}, time.Hour); p.Changed != 0 || p.Drifted != 0 || p.WouldAllow != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("with a substitute: %+v, want it to allow", p)
 	}
 	s.Mixes = []Mix{{Baseline: []int{0, 2}, Candidate: []int{0, 2}}}
 	if p := machine(t, s).Run(t.Context(), [][]byte{line(map[string]any{"decision": "DENY", "effect": "DENY", "policy_id": 1, "policy_version": 1}, clerk)}, time.Hour); p.UnknownDrift != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("without a substitute: %+v, want unknown drift", p)
 	}
 }

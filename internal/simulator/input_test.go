@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
+// parsed decodes a JSON document.
 func parsed(t *testing.T, text string) value.Value {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
@@ -22,6 +22,7 @@ func parsed(t *testing.T, text string) value.Value {
 	return v
 }
 
+// A summary names the members that matter first, on one line.
 func TestSummary(t *testing.T) {
 	for in, want := range map[string]string{
 		`{}`:     "",
@@ -32,12 +33,12 @@ func TestSummary(t *testing.T) {
 		`{"user":{"name":"a\nb\u0000c","n":null,"t":true,"f":1.5}}`:                                                "user.name=a b c user.n=null user.t=true user.f=1.5",
 	} {
 		if got := summary(parsed(t, in)); got != want {
-			t.Errorf("%s: %q, want %q", in, got, want)
+			t.Errorf("summary(%s) = %q, want %q", in, got, want)
 		}
 	}
 }
 
-// TestSummaryIsCut: at 240 letters, not bytes, and what is cut is seen to be.
+// TestSummaryIsCut checks that a summary is cut at 240 letters, not bytes, and ends in an ellipsis then.
 func TestSummaryIsCut(t *testing.T) {
 	for _, letter := range []string{"x", "é", "日", "🙂"} {
 		for _, n := range []int{100, 238, 239, 500, 5000} {
@@ -45,7 +46,7 @@ func TestSummaryIsCut(t *testing.T) {
 			got := summary(in)
 			letters := utf8.RuneCountInString(got)
 			if whole := n+2 <= summaryRunes; whole && letters != n+2 || !whole && (letters != summaryRunes+1 || !strings.HasSuffix(got, "…")) {
-				t.Errorf("%d × %s: %d letters, the end %q", n, letter, letters, got[len(got)-4:])
+				t.Errorf("%d × %s: %d letters that end in %q", n, letter, letters, got[len(got)-4:])
 			}
 		}
 		var members []value.Member
@@ -53,11 +54,12 @@ func TestSummaryIsCut(t *testing.T) {
 			members = append(members, value.Member{Key: key, Value: value.String(strings.Repeat(letter, 50))})
 		}
 		if got := summary(value.Object(members...)); utf8.RuneCountInString(got) != summaryRunes+1 || !strings.HasSuffix(got, "…") {
-			t.Errorf("six parts of 50 × %s: %q", letter, got)
+			t.Errorf("six parts of 50 × %s: %q, want it cut", letter, got)
 		}
 	}
 }
 
+// Attributes with dots in their names become nested objects, if they do not contradict each other.
 func TestExpand(t *testing.T) {
 	for in, want := range map[string]string{
 		`{}`: `{}`,
@@ -82,24 +84,24 @@ func TestExpand(t *testing.T) {
 		if strings.HasPrefix(want, "/") {
 			f, ok := err.(*fault.Error)
 			if !ok || f.Kind != fault.Invalid || f.Details[0].Pointer != want {
-				t.Errorf("%s: %v %v, want an offence at %s", in, string(got.AppendJSON(nil)), err, want)
+				t.Errorf("expand(%s) = %v %v, want an offence at %s", in, string(got.AppendJSON(nil)), err, want)
 			}
 			continue
 		}
 		if err != nil || !value.Equal(got, parsed(t, want)) {
-			t.Errorf("%s: %s %v", in, got.AppendJSON(nil), err)
+			t.Errorf("expand(%s) = %s %v, want %s", in, got.AppendJSON(nil), err, want)
 		}
 	}
 	if _, err := expand(map[string]any{"a": func() {}}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("what is no JSON: %v", err)
+		t.Errorf("a value that JSON cannot express: %v, want Invalid", err)
 	}
 	if (Scenario{}).check() == nil || (Scenario{Name: "n", Attributes: map[string]any{"a": 1}}).check() != nil {
-		t.Error("a scenario needs a name, and no more")
+		t.Error("check requires more than a name, or no name")
 	}
 }
 
-// TestHide: a secret is hidden wherever it stands, but where numbers are ours,
-// and a short one only where it is the whole text.
+// TestHide checks that a secret is hidden in every text, but a short one only if it is the whole text,
+// and never in members whose numbers are ours.
 func TestHide(t *testing.T) {
 	long := strings.Repeat("s", minSecret)
 	for _, c := range []struct{ text, name, want string }{
@@ -113,13 +115,12 @@ func TestHide(t *testing.T) {
 		{"", "reason", ""},
 	} {
 		if got := hide(c.text, c.name, []string{long, "7"}); got != c.want {
-			t.Errorf("%s in %q: %q", c.name, c.text, got)
+			t.Errorf("hide(%q) in %q = %q, want %q", c.text, c.name, got, c.want)
 		}
 	}
 }
 
-// TestScrubbed: of random documents, nothing that stood under the name of a
-// secret is left anywhere.
+// TestScrubbed checks that no random document keeps a value of a member with a secret name.
 func TestScrubbed(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -138,7 +139,7 @@ func TestScrubbed(t *testing.T) {
 		input := value.Object(value.Member{Key: "user", Value: value.Object(value.Member{Key: "password", Value: value.Array(value.String(secret))})})
 		clean := scrub(value.Object(value.Member{Key: "input", Value: input}, value.Member{Key: "trace", Value: nest(4)}), "", secretsIn(input))
 		if text := string(clean.AppendJSON(nil)); strings.Contains(text, secret) {
-			t.Fatalf("%s is left in %s", secret, text)
+			t.Fatalf("the document is %s, want no %s in it", text, secret)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 
+// doc decodes a JSON document.
 func doc(t testing.TB, text string) Object {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
@@ -40,6 +41,7 @@ func sample(t testing.TB) Record {
 	}
 }
 
+// keptSample returns a record as it is stored.
 func keptSample(t testing.TB, rec Record) Kept {
 	t.Helper()
 	text, _, err := sealRecord(rec)
@@ -54,8 +56,8 @@ func keptSample(t testing.TB, rec Record) Kept {
 	return k
 }
 
-// TestSealed: what is named like a secret is nowhere in a record, whatever the
-// control did with it.
+// TestSealed checks that a value of a member with a secret name is nowhere in a record, whatever the
+// control does with it.
 func TestSealed(t *testing.T) {
 	rec := sample(t)
 	in := doc(t, `{"user":{"password":"hunter22secret","pin_token":12345678,"owner_email":"boss@example.com"},"context":{"api_key":["k-111111"]}}`)
@@ -71,10 +73,10 @@ func TestSealed(t *testing.T) {
 	}
 	for _, secret := range []string{"hunter22secret", "12345678", "boss@example.com", "k-111111"} {
 		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("%q is kept: %s", secret, text)
+			t.Errorf("the record is %s, want no %q in it", text, secret)
 		}
 	}
 	if clean.Decision != "DENY" || clean.Policy.ID != 12 || clean.Reason != "denied to [redacted] with [redacted]" {
-		t.Errorf("what is left: %+v", clean)
+		t.Errorf("the record is %+v, want the rest unchanged", clean)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestRetain: runs go when the audit would let decisions about their resource
-// go, by its level; scenarios go with a control that is gone for good.
+// TestRetain checks that runs are deleted when the audit would delete decisions about their resource, by
+// its level, and scenarios with their control.
 func TestRetain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := &Service{Stores: c, Now: func() time.Time { return ran }}
@@ -40,27 +40,27 @@ func TestRetain(t *testing.T) {
 		}
 		n, err := s.Retain(t.Context(), scope.DefaultTenant)
 		if err != nil || n != int64(len(levels))*150+1 {
-			t.Errorf("%d rows went: %v", n, err)
+			t.Errorf("Retain deletes %d rows, %v, want %d", n, err, len(levels)*150+1)
 		}
 		h, err := s.Own(t.Context(), scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u"}}, Filter{Limit: 200})
 		if err != nil || h.Total != int64(len(levels))*150 || !h.HasMore {
-			t.Errorf("%d are left: %v", h.Total, err)
+			t.Errorf("%d runs stay, %v, want %d and more pages", h.Total, err, len(levels)*150)
 		}
 		if n, err := s.Retain(t.Context(), scope.DefaultTenant); err != nil || n != 0 {
-			t.Errorf("again, %d rows went: %v", n, err)
+			t.Errorf("a second Retain deletes %d rows, %v, want none", n, err)
 		}
 	})
 }
 
-// TestAlteredRecord: a record that somebody edited in the store says so.
+// TestAlteredRecord checks that a record that was edited in the store is not intact.
 func TestAlteredRecord(t *testing.T) {
 	k := keptSample(t, sample(t))
 	r := row{Record: string(k.Text), Digest: strings.TrimPrefix(k.Checksum, "sha256:")}
 	if got, err := keptOf(r); err != nil || !got.Intact {
-		t.Errorf("an unchanged record: %v %v", got.Intact, err)
+		t.Errorf("an unchanged record: intact %v, %v, want true", got.Intact, err)
 	}
 	r.Record = strings.Replace(r.Record, `"decision":"DENY"`, `"decision":"ALLOW"`, 1)
 	if got, err := keptOf(r); err != nil || got.Intact || got.Record.Decision != "ALLOW" {
-		t.Errorf("an edited record: %v %s %v", got.Intact, got.Record.Decision, err)
+		t.Errorf("an edited record: intact %v, %s, %v, want false and ALLOW", got.Intact, got.Record.Decision, err)
 	}
 }

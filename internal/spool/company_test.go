@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// TestCompany: a single appender does not wait for others. After a batch that others joined, the
-// next batches wait, up to a number.
+// TestCompany checks that a single appender does not wait for others. After a batch that others joined,
+// a number of batches wait.
 func TestCompany(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), Sync: SyncNever})
 	add(t, l, "alone", "alone again")
 	if l.company != 0 {
-		t.Fatalf("%d batches expect company without any", l.company)
+		t.Fatalf("%d batches wait for others after single appends, want 0", l.company)
 	}
 	pending := func() int {
 		l.mu.Lock()
@@ -25,7 +25,7 @@ func TestCompany(t *testing.T) {
 		go func() { ended <- l.Append([]byte("together")) }()
 		for late := time.Now().Add(30 * time.Second); pending() < n; runtime.Gosched() {
 			if time.Now().After(late) {
-				t.Fatalf("%d of %d are pending", pending(), n)
+				t.Fatalf("%d records are pending, want %d", pending(), n)
 			}
 		}
 	}
@@ -36,15 +36,15 @@ func TestCompany(t *testing.T) {
 		}
 	}
 	if l.company != companyLasts {
-		t.Errorf("%d batches expect company, not %d", l.company, companyLasts)
+		t.Errorf("%d batches wait for others after a shared one, want %d", l.company, companyLasts)
 	}
 	for range companyLasts {
 		add(t, l, "alone")
 	}
 	if l.company != 0 {
-		t.Errorf("%d batches expect company long after the last", l.company)
+		t.Errorf("%d batches wait for others after as many single appends, want 0", l.company)
 	}
 	if recs, _ := drain(t, l, 10); len(recs) != 4+companyLasts {
-		t.Errorf("%d records", len(recs))
+		t.Errorf("%d records, want %d", len(recs), 4+companyLasts)
 	}
 }

@@ -29,6 +29,7 @@ func (d *disk) set(change func(d *disk)) {
 	change(d)
 }
 
+// heal ends all failures.
 func (d *disk) heal() {
 	d.set(func(d *disk) { d.write, d.truncate, d.sync, d.open = nil, nil, nil, nil })
 }
@@ -88,6 +89,7 @@ func (f *diskFile) Sync() error {
 	return f.disk.sync
 }
 
+// A log refuses records that it cannot write, and continues as soon as it can.
 func TestFailingDisk(t *testing.T) {
 	for _, policy := range []SyncPolicy{SyncAlways, SyncInterval, SyncNever} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -96,31 +98,30 @@ func TestFailingDisk(t *testing.T) {
 			add(t, l, "a")
 			d.set(func(d *disk) { d.write = syscall.ENOSPC })
 			if err := l.Append([]byte("lost")); !fault.Is(err, fault.StorageFull) || !l.Stats().Refuses() {
-				t.Errorf("full disk: %v, %+v", err, l.Stats())
+				t.Errorf("a full disk: %v, %+v, want StorageFull", err, l.Stats())
 			}
 			d.heal()
 			add(t, l, "b")
 			if s := l.Stats(); s.Refuses() || s.Refused != 1 {
-				t.Errorf("with room again: %+v", s)
+				t.Errorf("with room again: %+v, want one refused and no more", s)
 			}
 			d.set(func(d *disk) { d.write, d.truncate = syscall.EIO, syscall.EIO })
 			if err := l.Append([]byte("lost too")); !fault.Is(err, fault.Unavailable) || !l.Stats().Refuses() {
-				t.Errorf("broken disk: %v, %+v", err, l.Stats())
+				t.Errorf("a broken disk: %v, %+v, want Unavailable", err, l.Stats())
 			}
 			d.heal()
 			l.tried = time.Time{} // end the pause between two attempts
 			add(t, l, "c")
-			if got, _ := drain(t, l, 100); fmt.Sprint(got) != "[a b c]" {
-				t.Errorf("while open: %v", got)
-			}
+			got, _ := drain(t, l, 100)
+			same(t, got, []string{"a", "b", "c"})
 			_ = l.Close()
-			got, _ := drain(t, open(t, Config{Dir: dir}), 100)
+			got, _ = drain(t, open(t, Config{Dir: dir}), 100)
 			same(t, got, []string{"a", "b", "c"})
 		})
 	}
 }
 
-// TestFailedSync: after a failed sync, the log continues in a new file, with everything that the old
+// TestFailedSync checks that, after a failed sync, the log continues in a new file, with everything that the old
 // one may have lost.
 func TestFailedSync(t *testing.T) {
 	for _, read := range []int{0, 2, 3, 5} { // before the sync fails
@@ -144,13 +145,13 @@ func TestFailedSync(t *testing.T) {
 				d.set(func(d *disk) { d.sync = syscall.EIO })
 				l.syncConcurrently()
 				if err := l.Append([]byte("refused")); !fault.Is(err, fault.Unavailable) || l.Stats().Failing == nil {
-					t.Errorf("while nothing can be synced: %v, %+v", err, l.Stats())
+					t.Errorf("while no sync succeeds: %v, %+v, want Unavailable", err, l.Stats())
 				}
 				d.heal()
 				l.tried = time.Time{}
 				add(t, l, numbers(6, 7)...)
 				if s := l.Stats(); s.Failing != nil || s.Healed != 1 || s.Records != 7 {
-					t.Errorf("healed: %+v", s)
+					t.Errorf("after the failure: %+v, want 7 records and one recovery", s)
 				}
 				rest, _ := drain(t, l, 100)
 				same(t, append(got, rest...), numbers(1, 7))
@@ -159,19 +160,20 @@ func TestFailedSync(t *testing.T) {
 				}
 				l = open(t, Config{Dir: dir})
 				if r := l.recovery; r.Records != 7 {
-					t.Errorf("recovered %+v", r)
+					t.Errorf("recovered %+v, want 7 records", r)
 				}
 				rest, last := drain(t, l, 100)
 				same(t, rest, numbers(1, 7))
 				if err := l.Ack(last); err != nil || l.Bytes() != 0 || l.Depth() != 0 {
-					t.Errorf("%d bytes of %d records are left, %v", l.Bytes(), l.Depth(), err)
+					t.Errorf("after the acknowledgement: %d bytes of %d records, %v, want none", l.Bytes(), l.Depth(), err)
 				}
 			})
 		}
 	}
 }
 
-// TestHealsWithoutAppends: a log that cannot be written recovers even if nobody appends.
+// TestHealsWithoutAppends checks that a log that cannot be written recovers even if nobody appends. The
+// time is that of synctest.
 func TestHealsWithoutAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
@@ -180,28 +182,28 @@ func TestHealsWithoutAppends(t *testing.T) {
 		d.set(func(d *disk) { d.sync = syscall.EIO })
 		time.Sleep(time.Second)
 		if l.Stats().Failing == nil {
-			t.Fatal("nobody noticed")
+			t.Fatal("a second after the sync failed, the log does not report it")
 		}
 		d.heal()
 		time.Sleep(3 * time.Second)
 		if s := l.Stats(); s.Failing != nil || s.Healed != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("after the failure: %+v, want one recovery", s)
 		}
 		d.set(func(d *disk) { d.write = syscall.ENOSPC })
 		if l.Append([]byte("b")) == nil || l.Stats().Failing == nil {
-			t.Fatal("a full disk took a record")
+			t.Fatal("an append to a full disk: no error, or no report")
 		}
 		time.Sleep(3 * time.Second)
 		if l.Stats().Failing == nil {
-			t.Fatal("the disk is full still")
+			t.Fatal("the log reports no failure, although the disk is full")
 		}
 		d.heal()
 		time.Sleep(3 * time.Second)
 		if s := l.Stats(); s.Failing != nil {
-			t.Errorf("%+v", s)
+			t.Errorf("with room again: %+v, want no failure", s)
 		}
 		if s := l.Stats(); s.Records != 1 || s.Lag < 9*time.Second || s.Lag > 11*time.Second {
-			t.Errorf("one record waits for 10 s: %+v", s)
+			t.Errorf("%+v, want one record that waits for 10 s", s)
 		}
 		_ = l.Close()
 	})
@@ -224,8 +226,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		return open(t, Config{Dir: dir, Sync: policy, Interval: time.Hour, SegmentBytes: 300, create: d.create})
 	}
 	l := begin()
-	promised, n, seen := map[string]bool{}, 0, map[string]int{}
-	var acked Batch
+	acked, n, seen := map[string]bool{}, 0, map[string]int{}
 	take := func(max int) {
 		b, err := l.read(max)
 		if err != nil {
@@ -234,8 +235,8 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		for _, r := range b.Records {
 			seen[string(r)]++
 		}
-		if acked = b; len(b.Records) > 0 {
-			if err := l.Ack(acked); err != nil {
+		if len(b.Records) > 0 {
+			if err := l.Ack(b); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -270,7 +271,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 			name := fmt.Sprint(n)
 			n++
 			if l.Append([]byte(name)) == nil {
-				promised[name] = true
+				acked[name] = true
 			}
 		}
 	}
@@ -279,7 +280,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	if err := l.Append([]byte("last")); err != nil {
 		t.Fatal(err)
 	}
-	promised["last"] = true
+	acked["last"] = true
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -287,23 +288,23 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	for l.Depth() > 0 {
 		take(10)
 	}
-	for name := range promised {
+	for name := range acked {
 		if seen[name] != 1 {
-			t.Errorf("seed %d, %s: %s came %d times", seed, policy, name, seen[name])
+			t.Errorf("seed %d, %s: %s was delivered %d times, want once", seed, policy, name, seen[name])
 		}
 	}
 	for name, times := range seen {
 		if times > 1 {
-			t.Errorf("seed %d, %s: %s came %d times", seed, policy, name, times)
+			t.Errorf("seed %d, %s: %s was delivered %d times, want once at most", seed, policy, name, times)
 		}
 	}
 	_ = l.Close()
 	if left, _ := filepath.Glob(filepath.Join(dir, "*"+healing)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("the files %v stay, want none of a recovery", left)
 	}
 }
 
-// TestCopy: a copy that is made while records are appended and acknowledged contains every record
+// TestCopy checks that a copy that is made while records are appended and acknowledged contains every record
 // that was appended before it began and is not acknowledged when it ends.
 func TestCopy(t *testing.T) {
 	dir := t.TempDir()
@@ -320,18 +321,18 @@ func TestCopy(t *testing.T) {
 	load.Go(func() { add(t, l, numbers(41, 500)...) })
 	to := filepath.Join(t.TempDir(), "copy")
 	if files, err := Copy(dir, to); err != nil || files == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("Copy: %d files, %v", files, err)
 	}
 	load.Wait()
 	got, _ := drain(t, open(t, Config{Dir: to}), 100)
 	if len(got) < 15 {
-		t.Fatalf("%d records", len(got))
+		t.Fatalf("the copy has %d records, want at least 15", len(got))
 	}
 	same(t, got, numbers(26, 25+len(got)))
 	if _, err := Copy(dir, to); err == nil {
-		t.Error("a copy was written over another")
+		t.Error("a copy over another: no error")
 	}
 	if files, err := Copy(filepath.Join(dir, "none"), filepath.Join(t.TempDir(), "x")); files != 0 || err != nil {
-		t.Error(files, err)
+		t.Errorf("a copy of no folder: %d files, %v, want none", files, err)
 	}
 }

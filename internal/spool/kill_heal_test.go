@@ -95,7 +95,7 @@ func healAndDie(dir, step string) {
 		fmt.Println(at + ".later")
 		die()
 	}
-	fmt.Println("error: it lives")
+	fmt.Println("error: the process was not killed")
 	os.Exit(1)
 }
 
@@ -112,11 +112,11 @@ func TestKillInHealing(t *testing.T) {
 				out, err := cmd.Output()
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(string(out), "error") {
-					t.Fatalf("%v %s", err, out)
+					t.Fatalf("the healing process: %v %s, want SIGKILL", err, out)
 				}
 				names := strings.Fields(string(out))
 				if len(names) < 40 {
-					t.Fatalf("%d records acknowledged", len(names))
+					t.Fatalf("%d records are acknowledged, want at least 40", len(names))
 				}
 				for _, name := range names {
 					want[name] = true
@@ -126,12 +126,12 @@ func TestKillInHealing(t *testing.T) {
 				found := map[string]bool{}
 				for _, rec := range recs {
 					if found[rec] || !want[rec] {
-						t.Errorf("%s came twice, or was never acknowledged", rec)
+						t.Errorf("%s was delivered twice, or never acknowledged", rec)
 					}
 					found[rec] = true
 				}
 				if len(found) != len(want) || l.recovery.DamagedBytes != 0 {
-					t.Errorf("%d of %d records; recovery %+v", len(found), len(want), l.recovery)
+					t.Errorf("%d records are delivered, want %d; recovery %+v", len(found), len(want), l.recovery)
 				}
 				after := fmt.Sprint("after ", len(want))
 				if err := l.Append([]byte(after)); err != nil {

@@ -74,7 +74,7 @@ func TestKill(t *testing.T) {
 				break
 			}
 			if err != nil || strings.HasPrefix(line, "error") {
-				t.Fatalf("%v %s", err, line)
+				t.Fatalf("the writing process: %v %s", err, line)
 			}
 			acked[strings.TrimSpace(line)] = true
 			if n == 300+round*137 {
@@ -91,7 +91,7 @@ func TestKill(t *testing.T) {
 		for _, r := range recs {
 			name, fill, _ := strings.Cut(r, " ")
 			if found[name] || strings.Trim(fill, "x") != "" {
-				t.Errorf("%s came twice or damaged", name)
+				t.Errorf("round %d: %s was delivered twice or damaged", round, name)
 			}
 			found[name] = true
 		}
@@ -101,7 +101,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		if l.recovery.DamagedBytes != 0 {
-			t.Errorf("damage: %+v", l.recovery)
+			t.Errorf("round %d: the recovery is %+v, want no damage", round, l.recovery)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

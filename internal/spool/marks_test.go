@@ -7,28 +7,29 @@ import (
 	"testing"
 )
 
+// openMarks opens marks until the end of the test. It returns those of the process before, too.
 func openMarks(t *testing.T, path string, places int) (*Marks, map[int][]byte) {
 	t.Helper()
-	m, left, err := OpenMarks(path, places)
+	m, former, err := OpenMarks(path, places)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() })
-	return m, left
+	return m, former
 }
 
-// TestMarks: the next process gets a mark until it is cleared, damaged marks are skipped, and Take
+// TestMarks checks that the next process gets a mark until it is cleared, damaged marks are skipped, and Take
 // returns false when all places are used.
 func TestMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "marks")
-	m, left := openMarks(t, path, 3)
-	if len(left) != 0 {
-		t.Fatalf("a new file has %v", left)
+	m, former := openMarks(t, path, 3)
+	if len(former) != 0 {
+		t.Fatalf("a new file has the marks %v, want none", former)
 	}
 	for i := range 3 {
 		place, ok := m.Take()
 		if !ok || place != i {
-			t.Fatalf("place %d, %t", place, ok)
+			t.Fatalf("Take = %d, %t, want %d", place, ok, i)
 		}
 		for _, text := range []string{strings.Repeat("long", 60), "mark " + string(rune('a'+i))} {
 			if err := m.Set(place, []byte(text)); err != nil {
@@ -37,18 +38,18 @@ func TestMarks(t *testing.T) {
 		}
 	}
 	if _, ok := m.Take(); ok {
-		t.Error("a fourth place")
+		t.Error("Take returns a fourth of three places")
 	}
 	for _, bad := range [][]byte{nil, make([]byte, MaxMark+1)} {
 		if m.Set(0, bad) == nil {
-			t.Errorf("a mark of %d bytes was taken", len(bad))
+			t.Errorf("a mark of %d bytes: no error", len(bad))
 		}
 	}
 	if err := m.Clear(1); err != nil {
 		t.Fatal(err)
 	}
 	if place, ok := m.Take(); !ok || place != 1 {
-		t.Errorf("the place that was cleared: %d, %t", place, ok)
+		t.Errorf("Take after Clear(1) = %d, %t, want 1", place, ok)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -58,24 +59,24 @@ func TestMarks(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, left = openMarks(t, path, 3)
-	if len(left) != 1 || string(left[0]) != "mark a" {
-		t.Errorf("the next process finds %v", left)
+	_, former = openMarks(t, path, 3)
+	if len(former) != 1 || string(former[0]) != "mark a" {
+		t.Errorf("the next process gets %v, want mark a alone", former)
 	}
-	if grown, left := openMarks(t, path, 5); len(left) != 1 || len(grown.taken) != 5 {
-		t.Errorf("with more places it finds %v", left)
+	if grown, former := openMarks(t, path, 5); len(former) != 1 || len(grown.taken) != 5 {
+		t.Errorf("with 5 places the next process gets %v, want one mark", former)
 	}
 	var none *Marks
 	if _, ok := none.Take(); ok || none.Close() != nil {
-		t.Error("no marks have a place")
+		t.Error("Marks that are nil have a place, or an error on Close")
 	}
 }
 
-// TestCopyMarks: in a copy that is made while marks are overwritten, each mark is complete.
+// TestCopyMarks checks that, in a copy that is made while marks are overwritten, each mark is complete.
 func TestCopyMarks(t *testing.T) {
 	dir := t.TempDir()
 	if n, err := CopyMarks(filepath.Join(dir, "none"), filepath.Join(dir, "copy-of-none")); n != 0 || err != nil {
-		t.Errorf("marks that are not there: %d, %v", n, err)
+		t.Errorf("a copy of no marks: %d, %v, want none", n, err)
 	}
 	path := filepath.Join(dir, "marks")
 	m, _ := openMarks(t, path, 8)
@@ -115,13 +116,13 @@ func TestCopyMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, left := openMarks(t, to, 8)
-		if n != 3 || len(left) != 3 {
-			t.Fatalf("%d marks are copied, %d are there", n, len(left))
+		_, copied := openMarks(t, to, 8)
+		if n != 3 || len(copied) != 3 {
+			t.Fatalf("CopyMarks = %d, the copy has %d marks, want 3", n, len(copied))
 		}
-		for place, text := range left {
+		for place, text := range copied {
 			if string(text) != texts[0] && string(text) != texts[1] {
-				t.Fatalf("mark %d is %q", place, text)
+				t.Fatalf("mark %d is %q, want one of the texts", place, text)
 			}
 		}
 	}
@@ -130,6 +131,6 @@ func TestCopyMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := CopyMarks(path, filepath.Join(dir, "copies", "x")); err == nil {
-		t.Error("a copy replaced another")
+		t.Error("a copy over another: no error")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// paced is a Pace with its own log and a clock that the test moves.
-func paced(t *testing.T) (*Pace, *time.Time) {
+// newPace returns a Pace with its own log, and a clock that the test moves.
+func newPace(t *testing.T) (*Pace, *time.Time) {
 	t.Helper()
 	l, err := Open(Config{Dir: t.TempDir(), Sync: SyncNever})
 	if err != nil {
@@ -32,28 +32,30 @@ func appendOver(t *testing.T, p *Pace, now *time.Time, n int, while time.Duratio
 	p.updateRate()
 }
 
+// More records than the rate allows are a burst, until the rate falls.
 func TestPaceKnowsABurst(t *testing.T) {
-	p, now := paced(t)
+	p, now := newPace(t)
 	appendOver(t, p, now, 100, 100*time.Millisecond)
 	if p.burst {
-		t.Error("as many as the rate allows are taken for a burst")
+		t.Error("burst = true at the rate, want false")
 	}
 	appendOver(t, p, now, 101, 100*time.Millisecond)
 	if !p.burst {
-		t.Error("more than the rate allows are no burst")
+		t.Error("burst = false above the rate, want true")
 	}
 	appendOver(t, p, now, 0, paceLook-1)
 	if !p.burst {
-		t.Error("a look that is too short ended the burst")
+		t.Error("burst = false after a period that is too short, want true")
 	}
 	appendOver(t, p, now, 0, 1)
 	if p.burst {
-		t.Error("silence does not end a burst")
+		t.Error("burst = true after a period without records, want false")
 	}
 }
 
+// The deeper the backlog, the shorter the rest.
 func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
-	p, _ := paced(t)
+	p, _ := newPace(t)
 	for _, c := range []struct {
 		took    time.Duration
 		backlog int64
@@ -67,22 +69,23 @@ func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
 		{0, 0, 0},
 	} {
 		if got := p.rest(c.took, c.backlog); got != c.want {
-			t.Errorf("after %v with %d waiting it rests %v, not %v", c.took, c.backlog, got, c.want)
+			t.Errorf("rest(%v, %d) = %v, want %v", c.took, c.backlog, got, c.want)
 		}
 	}
 }
 
+// A rest ends when somebody waits for the records, or the consumer stops.
 func TestPaceEndsARest(t *testing.T) {
 	for name, end := range map[string]func(p *Pace, cancel func()){
-		"when somebody waits":       func(p *Pace, _ func()) { p.Hurry(); p.Hurry() },
-		"when the consumer is over": func(_ *Pace, cancel func()) { cancel() },
+		"somebody waits":     func(p *Pace, _ func()) { p.Hurry(); p.Hurry() },
+		"the consumer stops": func(_ *Pace, cancel func()) { cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, now := paced(t)
+			p, now := newPace(t)
 			appendOver(t, p, now, 10, time.Millisecond)
 			appendOver(t, p, now, 190, paceLook)
 			if !p.burst {
-				t.Fatal("no burst")
+				t.Fatal("burst = false, want true")
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -95,18 +98,19 @@ func TestPaceEndsARest(t *testing.T) {
 			select {
 			case <-rested:
 			case <-time.After(30 * time.Second):
-				t.Fatal("it goes on resting")
+				t.Fatal("the rest does not end")
 			}
 		})
 	}
 }
 
+// Without a burst there is no rest.
 func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
-	p, now := paced(t)
+	p, now := newPace(t)
 	appendOver(t, p, now, 1, time.Second)
 	p.Rest(context.Background(), 100*time.Hour, 1)
 	if p.burst {
-		t.Error("one record a second is no burst")
+		t.Error("burst = true at one record a second, want false")
 	}
 }
 
@@ -123,14 +127,14 @@ func TestPaceWeighsTheCost(t *testing.T) {
 		{3 * time.Second, 1000, true},
 		{3 * time.Second, paceBatch - 1, false},
 	} {
-		p, now := paced(t)
+		p, now := newPace(t)
 		p.Share = 0.2
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		p.Rest(ctx, c.took, c.n)
 		appendOver(t, p, now, 10, 100*time.Millisecond)
 		if p.burst != c.want {
-			t.Errorf("a batch of %d in %v: burst %v", c.n, c.took, p.burst)
+			t.Errorf("a batch of %d in %v: burst = %v, want %v", c.n, c.took, p.burst, c.want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func smallDisk(t *testing.T, bytes string) string {
 // fillDisk fills the disk of a folder completely.
 func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
-	path := filepath.Join(dir, "stuffing")
+	path := filepath.Join(dir, "filler")
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// TestReserve: on a full disk, records are accepted until the reserve is used up, less important
+// TestReserve checks that, on a full disk, records are accepted until the reserve is used up, less important
 // records do not use it, and the log works normally again when there is room.
 func TestReserve(t *testing.T) {
 	dir := smallDisk(t, "16m")
@@ -57,35 +57,35 @@ func TestReserve(t *testing.T) {
 	}
 	defer r.Close()
 	if s := r.Check(); s.Held != 4<<20 || s.Low || s.InUse {
-		t.Fatalf("an empty disk: %+v", s)
+		t.Fatalf("an empty disk: %+v, want 4 MiB held and not low", s)
 	}
 	l := open(t, Config{Dir: filepath.Join(dir, "log"), Reserve: r, SegmentBytes: 1 << 20})
 	add(t, l, "before")
 	free := fillDisk(t, dir)
 	if s := r.Check(); !s.Low {
-		t.Errorf("a full disk: %+v", s)
+		t.Errorf("a full disk: %+v, want it low", s)
 	}
 	rec := make([]byte, 10_000)
 	rec[0] = 1
-	kept := 0
-	for ; ; kept++ {
+	accepted := 0
+	for ; ; accepted++ {
 		if err := l.Append(rec); err != nil {
 			if !fault.Is(err, fault.StorageFull) {
 				t.Fatal(err)
 			}
 			break
 		}
-		if kept == 50 {
+		if accepted == 50 {
 			if err := l.AppendIfRoom(rec); !fault.Is(err, fault.StorageFull) {
-				t.Errorf("what matters less on a full disk: %v", err)
+				t.Errorf("a less important record on a full disk: %v, want StorageFull", err)
 			}
 		}
 	}
-	if size := kept * len(rec); size < 3<<20 {
-		t.Errorf("only %d bytes found room in the reserve", size)
+	if size := accepted * len(rec); size < 3<<20 {
+		t.Errorf("the reserve has room for %d bytes, want at least 3 MiB", size)
 	}
 	if s := l.Stats(); !s.Refuses() || s.Refused != 2 {
-		t.Errorf("the reserve is used up: %+v", s)
+		t.Errorf("without a reserve: %+v, want 2 refused", s)
 	}
 	free()
 	tick := time.NewTicker(5 * time.Millisecond) // the log tries the disk itself
@@ -94,17 +94,17 @@ func TestReserve(t *testing.T) {
 		<-tick.C
 	}
 	if s := l.Stats(); s.Refuses() {
-		t.Errorf("with room again: %+v", s)
+		t.Errorf("with room again: %+v, want records accepted", s)
 	}
 	if s := r.Check(); s.Held != 4<<20 || s.Low || s.InUse {
-		t.Errorf("with room again: %+v", s)
+		t.Errorf("with room again: %+v, want 4 MiB held and not low", s)
 	}
 	if err := l.AppendIfRoom(rec); err != nil {
-		t.Error(err)
+		t.Errorf("a less important record with room again: %v", err)
 	}
 }
 
-// TestReserveSurvives: a process that starts on a full disk has the reserve of the previous one.
+// TestReserveSurvives checks that a process that starts on a full disk has the reserve of the previous one.
 func TestReserveSurvives(t *testing.T) {
 	dir := smallDisk(t, "8m")
 	r, err := HoldBack(dir, 1<<20)
@@ -118,34 +118,34 @@ func TestReserveSurvives(t *testing.T) {
 	}
 	defer r.Close()
 	if s := r.Stats(); s.Held < 512<<10 || !s.Low {
-		t.Errorf("%+v", s)
+		t.Errorf("the reserve of the next process is %+v, want 512 KiB at least, and low", s)
 	}
 	if none, err := HoldBack(dir, 0); none != nil || err != nil || none.InUse() || none.Release() {
-		t.Error("a reserve of nothing")
+		t.Error("HoldBack(0) returns a reserve, want none")
 	}
 }
 
-// TestCeiling: less important records leave the last tenth of the limit to the others, and refused
+// TestCeiling checks that less important records leave the last tenth of the limit to the others, and refused
 // records are counted.
 func TestCeiling(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 100 * frameSize(100)})
 	rec := make([]byte, 100)
 	rec[0] = 1
-	kept := map[bool]int{}
+	accepted := map[bool]int{}
 	for range 200 {
 		if l.AppendIfRoom(rec) == nil {
-			kept[false]++
+			accepted[false]++
 		}
 	}
 	if s := l.Stats(); !s.Filling() || s.Full || s.Refused != 110 {
-		t.Errorf("%d kept: %+v", kept[false], s)
+		t.Errorf("%d accepted, %+v, want 110 refused", accepted[false], s)
 	}
 	for range 50 {
 		if l.Append(rec) == nil {
-			kept[true]++
+			accepted[true]++
 		}
 	}
-	if s := l.Stats(); kept[false] != 90 || kept[true] != 10 || !s.Full || s.Refused != 150 {
-		t.Errorf("%v kept: %+v", kept, s)
+	if s := l.Stats(); accepted[false] != 90 || accepted[true] != 10 || !s.Full || s.Refused != 150 {
+		t.Errorf("%v accepted, %+v, want 90 and 10, and 150 refused", accepted, s)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
+// open opens a log until the end of the test.
 func open(t testing.TB, cfg Config) *Log {
 	t.Helper()
 	l, err := Open(cfg)
@@ -26,6 +27,7 @@ func open(t testing.TB, cfg Config) *Log {
 	return l
 }
 
+// add appends records.
 func add(t testing.TB, l *Log, recs ...string) {
 	t.Helper()
 	for _, r := range recs {
@@ -53,6 +55,7 @@ func drain(t testing.TB, l *Log, max int) (recs []string, last Batch) {
 	}
 }
 
+// numbers returns records with numbers.
 func numbers(from, to int) []string {
 	var out []string
 	for i := from; i <= to; i++ {
@@ -61,6 +64,7 @@ func numbers(from, to int) []string {
 	return out
 }
 
+// same fails unless both lists are equal.
 func same(t testing.TB, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -68,6 +72,7 @@ func same(t testing.TB, got, want []string) {
 	}
 }
 
+// Records are delivered in order, also after the log is opened again, until they are acknowledged.
 func TestOrderAckAndReopen(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, SegmentBytes: 200})
@@ -95,17 +100,17 @@ func TestOrderAckAndReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Depth() != 30 {
-		t.Errorf("depth %d", l.Depth())
+		t.Errorf("the depth is %d, want 30", l.Depth())
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Append([]byte("x")); !errors.Is(err, ErrClosed) {
-		t.Errorf("append after close: %v", err)
+		t.Errorf("append after close: %v, want ErrClosed", err)
 	}
 	l = open(t, Config{Dir: dir, SegmentBytes: 200})
 	if l.Depth() != 30 || l.recovery.Records != 30 || l.recovery.DamagedBytes != 0 {
-		t.Errorf("depth %d, recovery %+v", l.Depth(), l.recovery)
+		t.Errorf("the depth is %d, the recovery %+v, want 30 records without damage", l.Depth(), l.recovery)
 	}
 	add(t, l, numbers(51, 60)...)
 	rest, last := drain(t, l, 7)
@@ -114,7 +119,7 @@ func TestOrderAckAndReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Depth() != 0 || l.Bytes() != 0 {
-		t.Errorf("depth %d, bytes %d", l.Depth(), l.Bytes())
+		t.Errorf("%d records of %d bytes wait, want none", l.Depth(), l.Bytes())
 	}
 	add(t, l, "one more")
 	rest, last = drain(t, l, 7)
@@ -123,10 +128,11 @@ func TestOrderAckAndReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.seg")); len(files) > 2 {
-		t.Errorf("%d files stay for nothing", len(files))
+		t.Errorf("%d files, want at most 2", len(files))
 	}
 }
 
+// Next waits for a record, and ends when the log is closed.
 func TestNextWaits(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir()})
 	got := make(chan string)
@@ -146,28 +152,30 @@ func TestNextWaits(t *testing.T) {
 	for _, r := range numbers(1, 3) {
 		add(t, l, r)
 		if s := <-got; s != r {
-			t.Errorf("got %q", s)
+			t.Errorf("Next returned %q, want %q", s, r)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := l.Wait(ctx); err != nil {
-		t.Error(err)
+		t.Errorf("Wait: %v", err)
 	}
 	_ = l.Close()
 	if s := <-got; s != ErrClosed.Error() {
-		t.Errorf("got %q", s)
+		t.Errorf("Next returned %q, want ErrClosed", s)
 	}
 }
 
+// A folder belongs to one log.
 func TestOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Dir: dir})
 	if _, err := Open(Config{Dir: dir}); err == nil {
-		t.Error("two logs in one folder")
+		t.Error("a second log in a folder: no error")
 	}
 }
 
+// A log has a limit for all records, and each record has one.
 func TestLimits(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 10 * frameSize(100)})
 	rec := bytes.Repeat([]byte("x"), 100)
@@ -177,22 +185,23 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if err := l.Append(rec); !fault.Is(err, fault.StorageFull) {
-		t.Errorf("got %v", err)
+		t.Errorf("an append over the limit: %v, want StorageFull", err)
 	}
 	_, last := drain(t, l, 100)
 	if err := l.Ack(last); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Append(rec); err != nil {
-		t.Errorf("after the ack: %v", err)
+		t.Errorf("an append after the acknowledgement: %v", err)
 	}
 	for _, bad := range [][]byte{nil, make([]byte, MaxRecord+1)} {
 		if err := l.Append(bad); !fault.Is(err, fault.TooLarge) {
-			t.Errorf("%d bytes: %v", len(bad), err)
+			t.Errorf("a record of %d bytes: %v, want TooLarge", len(bad), err)
 		}
 	}
 }
 
+// Records larger than a file are delivered, also after the log is opened again.
 func TestLargeRecords(t *testing.T) {
 	dir := t.TempDir()
 	var want []string
@@ -242,7 +251,7 @@ func TestDamage(t *testing.T) {
 		same(t, reread(bad), append(slices.Delete(slices.Clone(want), i/size, i/size+1), "new"))
 		b, _ := collect(bad, 1, 100, true)
 		if len(b.Records) != len(want)-1 {
-			t.Errorf("byte %d: %d records read", i, len(b.Records))
+			t.Errorf("with byte %d damaged, %d records are read, want %d", i, len(b.Records), len(want)-1)
 		}
 		same(t, reread(good[:i]), append(slices.Clone(want[:i/size]), "new"))
 	}
@@ -263,32 +272,33 @@ func TestCutWhileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	rested := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Next(ctx, 10)
-		rested <- err
+		ended <- err
 	}()
 	cancel()
 	select {
-	case err := <-rested:
+	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("with nothing left: %v", err)
+			t.Errorf("Next without records: %v, want Canceled", err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("the consumer goes round and round")
+		t.Fatal("Next does not end with its context")
 	}
 	add(t, l, "d", "e")
 	got, last := drain(t, l, 10)
 	same(t, got, []string{"d", "e"})
 	if err := l.Ack(last); err != nil || l.Depth() != 0 || l.Bytes() != 0 {
-		t.Errorf("%d records of %d bytes wait, error %v", l.Depth(), l.Bytes(), err)
+		t.Errorf("%d records of %d bytes wait, error %v, want none", l.Depth(), l.Bytes(), err)
 	}
 	add(t, l, "f")
 	if l.Depth() != 1 {
-		t.Errorf("one record waits, not %d", l.Depth())
+		t.Errorf("%d records wait, want 1", l.Depth())
 	}
 }
 
+// Each writer's records are delivered once and in order, while all write.
 func TestConcurrent(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, Config{Dir: dir, SegmentBytes: 10_000})
@@ -310,7 +320,7 @@ func TestConcurrent(t *testing.T) {
 		for _, r := range b.Records {
 			var w, i int
 			if _, err := fmt.Sscanf(string(r), "%d %d", &w, &i); err != nil || next[w] != i {
-				t.Fatalf("got %q, want %d of writer %d", r, next[w], w)
+				t.Fatalf("the record is %q, want %d of writer %d", r, next[w], w)
 			}
 			next[w]++
 			n++
@@ -321,29 +331,29 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	if l.Depth() != 0 || l.Bytes() != 0 {
-		t.Errorf("depth %d, bytes %d", l.Depth(), l.Bytes())
+		t.Errorf("%d records of %d bytes wait, want none", l.Depth(), l.Bytes())
 	}
 }
 
+// FuzzFrames checks that records that are read from any bytes can be written and read again.
 func FuzzFrames(f *testing.F) {
 	f.Add(appendFrame(appendFrame(nil, 1, []byte("a")), 2, []byte("b")))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, used := collect(data, 1, 1<<20, true)
 		if used > len(data) {
-			t.Fatalf("used %d of %d", used, len(data))
+			t.Fatalf("%d of %d bytes are read", used, len(data))
 		}
-		// What was found is found again when written anew.
 		var clean []byte
 		for i, r := range b.Records {
 			if len(r) == 0 {
-				t.Fatal("an empty record")
+				t.Fatalf("record %d is empty", i)
 			}
 			clean = appendFrame(clean, uint64(i+1), r)
 		}
 		again, _ := collect(clean, 1, 1<<20, true)
 		if len(again.Records) != len(b.Records) {
-			t.Fatalf("%d records, then %d", len(b.Records), len(again.Records))
+			t.Fatalf("%d records, written and read again %d", len(b.Records), len(again.Records))
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// holding returns the files of a folder that contain a text.
-func holding(t *testing.T, dir, text string) (found []string) {
+// filesWith returns the files of a folder that contain a text.
+func filesWith(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(globSafe(dir), "*"))
 	if err != nil {
@@ -28,7 +28,7 @@ func holding(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// TestTurn: after Turn, no acknowledged record is on disk, and all others are. Records that are
+// TestTurn checks that, after Turn, no acknowledged record is on disk, and all others are. Records that are
 // acknowledged later are removed then.
 func TestTurn(t *testing.T) {
 	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
@@ -40,17 +40,17 @@ func TestTurn(t *testing.T) {
 			if err := l.Ack(last); err != nil {
 				t.Fatal(err)
 			}
-			if len(holding(t, dir, "zebra")) == 0 {
-				t.Fatal("the file is not written to any more")
+			if len(filesWith(t, dir, "zebra")) == 0 {
+				t.Fatal("no file has the records, want the one that is still open")
 			}
 			if err := l.Turn(); err != nil {
 				t.Fatal(err)
 			}
-			if left := holding(t, dir, "zebra"); len(left) > 0 {
-				t.Errorf("left in %q", left)
+			if left := filesWith(t, dir, "zebra"); len(left) > 0 {
+				t.Errorf("acknowledged records are in %q, want nowhere", left)
 			}
 			add(t, l, "zebra 3", "other 4")
-			for range 3 { // again makes no difference
+			for range 3 { // another Turn changes nothing
 				if err := l.Turn(); err != nil {
 					t.Fatal(err)
 				}
@@ -58,21 +58,21 @@ func TestTurn(t *testing.T) {
 			add(t, l, "other 5")
 			recs, last := drain(t, l, 10)
 			same(t, recs, []string{"zebra 3", "other 4", "other 5"})
-			if len(holding(t, dir, "zebra")) == 0 {
-				t.Error("a record went before it was acknowledged")
+			if len(filesWith(t, dir, "zebra")) == 0 {
+				t.Error("no file has zebra 3, which is not acknowledged")
 			}
 			if err := l.Ack(last); err != nil {
 				t.Fatal(err)
 			}
-			if left := holding(t, dir, "zebra"); len(left) > 0 {
-				t.Errorf("left in %q", left)
+			if left := filesWith(t, dir, "zebra"); len(left) > 0 {
+				t.Errorf("acknowledged records are in %q, want nowhere", left)
 			}
 			add(t, l, "other 6")
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.Turn(); err == nil {
-				t.Error("a closed log turns")
+				t.Error("Turn of a closed log: no error")
 			}
 			recs, _ = drain(t, open(t, Config{Dir: dir}), 10)
 			same(t, recs, []string{"other 6"})
@@ -80,7 +80,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnMeanwhile: if Turn is called during appends and reads, every record is delivered once and
+// TestTurnMeanwhile checks that, if Turn is called during appends and reads, every record is delivered once and
 // in order.
 func TestTurnMeanwhile(t *testing.T) {
 	dir := t.TempDir()
@@ -136,9 +136,9 @@ func TestTurnMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(globSafe(dir), "*.seg")); len(files) > 0 {
-		t.Errorf("left: %q", files)
+		t.Errorf("the files %q stay, want none", files)
 	}
 	if l.Depth() != 0 || l.Bytes() != 0 {
-		t.Errorf("%d records and %d bytes wait", l.Depth(), l.Bytes())
+		t.Errorf("%d records of %d bytes wait, want none", l.Depth(), l.Bytes())
 	}
 }

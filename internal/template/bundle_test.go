@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestBundle: the templates in a bundle make the same decisions in a gatehouse bouncer and in a
-// stock OPA.
+// TestBundle checks that the templates in a bundle make the same decisions in a gatehouse bouncer and
+// in a stock OPA.
 func TestBundle(t *testing.T) {
 	fulltest.Only(t)
 	c := catalogue(t)
@@ -59,22 +59,22 @@ func TestBundle(t *testing.T) {
 	for i, in := range inputs {
 		here := decide(t, set, document(t, in))
 		if here["effect"] != wants[i].Effect {
-			t.Errorf("%v, want %+v", here, wants[i])
+			t.Errorf("input %d: %v, want %+v", i, here, wants[i])
 		}
 		if d := cmp.Diff(here, decide(t, read.Set, document(t, in))); d != "" {
-			t.Errorf("the bundle differs:\n%s", d)
+			t.Errorf("input %d: the set of the bundle decides otherwise:\n%s", i, d)
 		}
 		if stock == nil {
 			continue
 		}
 		if d := cmp.Diff(here, stock[i]); d != "" {
-			t.Errorf("a stock OPA differs:\n%s", d)
+			t.Errorf("input %d: a stock OPA decides otherwise:\n%s", i, d)
 		}
 	}
 }
 
-// TestEmptyParameters: an author may replace any list by an empty one. A stock OPA must accept
-// that, too, although it infers types from literal lists.
+// TestEmptyParameters checks that an author may replace any list by an empty one. A stock OPA must
+// accept that, too, although it infers types from literal lists.
 func TestEmptyParameters(t *testing.T) {
 	c := catalogue(t)
 	spec := rego.SetSpec{Revision: 1, Env: "sandbox"}
@@ -96,7 +96,7 @@ func TestEmptyParameters(t *testing.T) {
 		ctl := compile(t, id, text+tpl.source[at:])
 		for _, tc := range tpl.cases {
 			if out := evaluate(t, ctl, document(t, tc.Input)); out.Err != nil {
-				t.Errorf("%s: %s: %v", id, tc.Name, out.Err)
+				t.Errorf("%s with empty lists: %s: %v, want no error", id, tc.Name, out.Err)
 			}
 		}
 		ctl, _ = rego.Compile(rego.Meta{ID: int64(i + 1), Name: id, Version: 1}, ctl.Source())
@@ -112,6 +112,7 @@ func TestEmptyParameters(t *testing.T) {
 	askOPA(t, data, []map[string]any{{"user": map[string]any{"id": "ann"}}})
 }
 
+// decide returns a decision as JSON.
 func decide(t *testing.T, s *rego.Set, in value.Value) map[string]any {
 	t.Helper()
 	r, bad := rego.ParseRequest(in)
@@ -139,9 +140,9 @@ func askOPA(t *testing.T, bundle []byte, inputs []map[string]any) []map[string]a
 	}
 	if opa == "" {
 		if os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
-			t.Fatal("no stock OPA: make it with go test ./internal/rego")
+			t.Fatal("there is no stock OPA: build it with go test ./internal/rego")
 		}
-		t.Log("no stock OPA: the templates are not tried on one")
+		t.Log("there is no stock OPA: the templates are not evaluated with one")
 		return nil
 	}
 	dir := t.TempDir()
@@ -167,6 +168,6 @@ func askOPA(t *testing.T, bundle []byte, inputs []map[string]any) []map[string]a
 	if got := doc.Result[0].Expressions[0].Value; len(got) == len(inputs) {
 		return got
 	}
-	t.Fatalf("opa: not an answer to each of %d inputs: %s", len(inputs), out)
+	t.Fatalf("opa: the output is %s, want an answer to each of %d inputs", out, len(inputs))
 	return nil
 }

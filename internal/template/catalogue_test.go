@@ -33,6 +33,7 @@ var enrichmentFields = []string{
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
+// catalogue returns the shipped templates.
 func catalogue(t testing.TB) *Catalogue {
 	t.Helper()
 	c, err := Load()
@@ -45,6 +46,7 @@ func catalogue(t testing.TB) *Catalogue {
 // compiled caches the controls without libraries, which the tests share.
 var compiled sync.Map
 
+// compile returns a control, which must compile.
 func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Control {
 	t.Helper()
 	if c, ok := compiled.Load(id + source); ok && len(libs) == 0 {
@@ -60,6 +62,7 @@ func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Contro
 	return c
 }
 
+// document returns a value as JSON documents are decoded.
 func document(t testing.TB, v any) value.Value {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -83,7 +86,7 @@ func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 	rules := map[string]value.Value{}
 	for _, name := range []string{"deny", "mask", "allow", "reason"} {
 		if rules[name], err = o.Rule(t.Context(), name, in, nil, roomy.Now); err != nil && out.Err == nil {
-			t.Errorf("%s by topdown: %v, native %+v", name, err, out)
+			t.Errorf("%s: topdown fails with %v, native %+v, want both to fail or none", name, err, out)
 		}
 	}
 	if out.Err != nil {
@@ -101,10 +104,10 @@ func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 		want = rego.Allow
 	}
 	if out.Effect != want {
-		t.Errorf("native %+v, topdown %v: %v", out, want, rules)
+		t.Errorf("native %+v, want %v as topdown: %v", out, want, rules)
 	}
 	if reason, ok := rules["reason"].Str(); ok && reason != "" && want != rego.NoMatch && out.Reason != reason {
-		t.Errorf("reason %q, topdown %q", out.Reason, reason)
+		t.Errorf("the native reason is %q, want %q as topdown", out.Reason, reason)
 	}
 	return out
 }
@@ -124,6 +127,7 @@ func evaluate(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
 // the time.
 var compiledByOPA sync.Map
 
+// topdownOf returns a control compiled for topdown.
 func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
 	t.Helper()
 	if o, ok := compiledByOPA.Load(c.Source()); ok {
@@ -141,7 +145,8 @@ func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
 	return o
 }
 
-func masks(rules []masking.MaskRule) map[string]string {
+// masks returns the strategies of masks by path.
+func masks(rules []rego.MaskRule) map[string]string {
 	out := map[string]string{}
 	for _, r := range rules {
 		out[r.Path] = r.Strategy
@@ -149,25 +154,26 @@ func masks(rules []masking.MaskRule) map[string]string {
 	return out
 }
 
-func judge(t *testing.T, out rego.Outcome, effect, reason string, mask map[string]string) {
+// wantOutcome reports another effect, reason or masks.
+func wantOutcome(t *testing.T, out rego.Outcome, effect, reason string, mask map[string]string) {
 	t.Helper()
 	if out.Err != nil {
-		t.Errorf("error: %v", out.Err)
+		t.Errorf("the evaluation fails with %v", out.Err)
 	}
 	if out.Effect.String() != effect || !strings.Contains(out.Reason, reason) {
-		t.Errorf("%s %q, want %s %q", out.Effect, out.Reason, effect, reason)
+		t.Errorf("the outcome is %s %q, want %s %q", out.Effect, out.Reason, effect, reason)
 	}
 	if mask != nil && !maps.Equal(masks(out.Mask), mask) {
-		t.Errorf("mask %v, want %v", masks(out.Mask), mask)
+		t.Errorf("the masks are %v, want %v", masks(out.Mask), mask)
 	}
 }
 
-// TestCatalogue: all twelve templates exist, are complete, pass the check and the linter, and run
-// natively.
+// TestCatalogue checks that all twelve templates exist, are complete, pass the check and the linter,
+// and run natively.
 func TestCatalogue(t *testing.T) {
 	c := catalogue(t)
 	if !slices.Equal(c.IDs(), ids) {
-		t.Errorf("the catalogue holds %v", c.IDs())
+		t.Errorf("the catalogue has %v, want %v", c.IDs(), ids)
 	}
 	linter, err := lang.NewLinter(t.Context())
 	if err != nil {
@@ -178,25 +184,25 @@ func TestCatalogue(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			tpl, ok := c.Get(id)
 			if !ok || tpl.Title == "" || len(tpl.Description) < 80 || len(tpl.ResourceKinds) == 0 || len(tpl.Inputs) == 0 || len(tpl.Parameters) == 0 {
-				t.Errorf("incomplete: %+v", tpl)
+				t.Errorf("the template is incomplete: %+v", tpl)
 			}
 			ctl := compile(t, id, tpl.Source())
 			if other := packages[ctl.Package()]; other != "" {
-				t.Errorf("its package is that of %s", other)
+				t.Errorf("the package is that of %s, want its own", other)
 			}
 			packages[ctl.Package()] = id
 			issues, err := linter.Lint(t.Context(), tpl.Source())
 			if err != nil || len(issues) > 0 {
-				t.Errorf("lint: %v %v", issues, err)
+				t.Errorf("the linter finds %v %v, want nothing", issues, err)
 			}
 			for _, in := range ctl.Refs().Input {
 				if !slices.Contains(tpl.Inputs, "input."+strings.Join(in, ".")) {
-					t.Errorf("inputs do not name input.%s", strings.Join(in, "."))
+					t.Errorf("the inputs are %v, want input.%s among them", tpl.Inputs, strings.Join(in, "."))
 				}
 			}
 			for _, p := range tpl.Parameters {
 				if p.Description == "" || p.From != "" && !slices.Contains(enrichmentFields, p.From) {
-					t.Errorf("parameter %+v", p)
+					t.Errorf("parameter %+v has no description, or no known field", p)
 				}
 				if p.From != "" && !slices.Contains(tpl.Inputs, "input.resource."+p.From) {
 					t.Errorf("parameter %s: the control does not read input.resource.%s itself", p.Name, p.From)
@@ -217,9 +223,9 @@ func TestCases(t *testing.T) {
 			for _, tc := range tpl.cases {
 				t.Run(tc.Name, func(t *testing.T) {
 					out := both(t, ctl, document(t, tc.Input))
-					judge(t, out, tc.Effect, tc.Reason, tc.Mask)
+					wantOutcome(t, out, tc.Effect, tc.Reason, tc.Mask)
 					if out.Effect.Permits() != tc.Expected {
-						t.Errorf("expected says %t", tc.Expected)
+						t.Errorf("the effect permits %t, want %t", out.Effect.Permits(), tc.Expected)
 					}
 				})
 				if tc.Expected {
@@ -229,14 +235,14 @@ func TestCases(t *testing.T) {
 				}
 			}
 			if granted+refused < 8 || granted < 2 {
-				t.Errorf("%d cases that grant and %d that refuse", granted, refused)
+				t.Errorf("%d cases grant and %d refuse, want at least 8, of which 2 grant", granted, refused)
 			}
 		})
 	}
 }
 
-// TestHostileInputs: no form of input makes a control fail. A failure is also a DENY, but the
-// bouncer answers it with 503.
+// TestHostileInputs checks that no form of input makes a control fail. A failure is also a DENY, but
+// the bouncer answers it with 503.
 func TestHostileInputs(t *testing.T) {
 	odd := []any{nil, true, 0, -1.5, 1e300, "", " ", "\x00", "null", []any{}, []any{nil}, []any{[]any{"x"}}, map[string]any{}, map[string]any{"": nil, "id": []any{}}, "ſ\u202eK\u0130"}
 	c := catalogue(t)
@@ -261,7 +267,7 @@ func TestHostileInputs(t *testing.T) {
 				doc := document(t, in)
 				if out := evaluate(t, ctl, doc); out.Err != nil {
 					text, _ := json.Marshal(in)
-					t.Fatalf("%v for %s", out.Err, text)
+					t.Fatalf("the evaluation fails with %v for %s", out.Err, text)
 				}
 			}
 		})
@@ -282,6 +288,7 @@ func paths(v any, at []string) [][]string {
 	return out
 }
 
+// put returns a copy of m with another value at a path.
 func put(m map[string]any, path []string, v any) map[string]any {
 	out := maps.Clone(m)
 	if len(path) == 1 {
@@ -301,7 +308,7 @@ func TestTraffic(t *testing.T) {
 			tpl, _ := c.Get(id)
 			tr := tpl.Traffic()
 			if len(tr.Exchanges) < 3 || tr.Resource["name"] == nil {
-				t.Fatal("too little traffic")
+				t.Fatalf("%d exchanges for resource %v, want at least 3 for one with a name", len(tr.Exchanges), tr.Resource["name"])
 			}
 			filled, err := tpl.Fill(tr.Resource)
 			if err != nil {
@@ -313,20 +320,21 @@ func TestTraffic(t *testing.T) {
 				t.Run(x.Name, func(t *testing.T) {
 					in := maps.Clone(x.Input)
 					in["resource"] = mergeInto(tr.Resource, object(in["resource"]))
-					judge(t, evaluate(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
+					wantOutcome(t, evaluate(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
 				})
 				effects[x.Want.Effect] = true
 				if x.Request == nil {
-					t.Errorf("%s: no request", x.Name)
+					t.Errorf("%s has no request", x.Name)
 				}
 			}
 			if len(effects) < 2 {
-				t.Error("all exchanges have the same outcome")
+				t.Errorf("the effects are %v, want at least two", effects)
 			}
 		})
 	}
 }
 
+// object returns v as an object; nil: it is none.
 func object(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m

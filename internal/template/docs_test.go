@@ -13,8 +13,8 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
 
-// TestGuide: each module in docs/controls.md is a control or a library without warnings, and each
-// input beside it has the outcome that the page states.
+// TestGuide checks that each module in docs/controls.md is a control or a library without warnings,
+// and each input beside it has the outcome that the page states.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/controls.md")
 	if err != nil {
@@ -32,14 +32,14 @@ func TestGuide(t *testing.T) {
 		case "rego":
 			if modules++; (lang.Library{Source: m[3]}).Package() != "" {
 				if issues, err := lang.CheckLibrary(m[3], libs...); err != nil || len(issues) > 0 {
-					t.Errorf("%v %v\n%s", issues, err, m[3])
+					t.Errorf("the library of the guide has issues: %v %v\n%s", issues, err, m[3])
 				}
 				libs = append(libs, lang.Library{ID: int64(modules), Version: 1, Source: m[3]})
 			} else {
 				ctl = compile(t, "guide", m[3], libs...)
 			}
 			if issues, err := linter.Lint(t.Context(), m[3]); err != nil || len(issues) > 0 {
-				t.Errorf("lint: %v %v\n%s", issues, err, m[3])
+				t.Errorf("the module of the guide has warnings: %v %v\n%s", issues, err, m[3])
 			}
 		case "json":
 			in, err := value.Decode([]byte(m[3]), value.Limits{Depth: 64})
@@ -53,7 +53,7 @@ func TestGuide(t *testing.T) {
 		}
 	}
 	if modules < 6 || inputs < 12 {
-		t.Errorf("%d modules and %d inputs: the guide is not read well", modules, inputs)
+		t.Errorf("the guide has %d modules and %d inputs, want at least 6 and 12", modules, inputs)
 	}
 	for _, id := range ids {
 		if !strings.Contains(string(text), "`"+id+"`") {

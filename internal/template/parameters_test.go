@@ -17,8 +17,8 @@ func (t Template) with(parameter, literal string) string {
 	panic("no parameter " + parameter)
 }
 
-// TestParameters: a changed parameter has the effect that its description states. Each input is
-// merged into that of the template's first case.
+// TestParameters checks that a changed parameter has the effect that its description states. Each
+// input is merged into that of the template's first case.
 func TestParameters(t *testing.T) {
 	fulltest.Only(t)
 	c := catalogue(t)
@@ -74,7 +74,7 @@ func TestParameters(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctl := compile(t, tc.id, tpl.with(tc.parameter, tc.literal))
-			judge(t, evaluate(t, ctl, document(t, mergeInto(tpl.cases[0].Input, over))), tc.effect, tc.reason, nil)
+			wantOutcome(t, evaluate(t, ctl, document(t, mergeInto(tpl.cases[0].Input, over))), tc.effect, tc.reason, nil)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// suggestedIDs returns the ids of the suggested templates.
 func suggestedIDs(f Facts) []string {
 	out := []string{}
 	for _, s := range Suggest(f) {
@@ -64,6 +65,7 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
+// A suggestion names the fields that caused it.
 func TestSuggestSaysWhy(t *testing.T) {
 	got := Suggest(Facts{SLATier: "gold", DataResidency: "eu"})
 	if diff := cmp.Diff([]Suggestion{{RegionalAccessLock, []string{"sla_tier", "data_residency"}}}, got); diff != "" {
@@ -71,6 +73,7 @@ func TestSuggestSaysWhy(t *testing.T) {
 	}
 }
 
+// A near miss names the field that would trigger a suggestion, and its values.
 func TestNearMisses(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   Facts

@@ -13,9 +13,9 @@ var lookalikes = strings.NewReplacer(
 	"α", "a", "ο", "o", "ν", "v", "ι", "i", "ρ", "p", "υ", "u", "γ", "y", "χ", "x",
 )
 
-// TestOverridesInOtherScripts: the defence also denies attempts to override instructions in
-// languages with other scripts, both as written and with folded letters. Harmless sentences with
-// the same verbs pass.
+// TestOverridesInOtherScripts checks that the defence also denies attempts to override instructions in
+// languages with other scripts, both as written and with folded letters. Harmless sentences with the
+// same verbs pass.
 func TestOverridesInOtherScripts(t *testing.T) {
 	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
 	ctl := compile(t, tpl.ID, tpl.Source())
@@ -52,7 +52,7 @@ func TestOverridesInOtherScripts(t *testing.T) {
 	} {
 		for _, text := range []string{text, lookalikes.Replace(text)} {
 			if out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy); out.Err != nil || out.Effect != want {
-				t.Errorf("%q: %v (%s) %v", text, out.Effect, out.Reason, out.Err)
+				t.Errorf("%q: %v (%s) %v, want %v", text, out.Effect, out.Reason, out.Err, want)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func TestWordsBreakLines(t *testing.T) {
 	}
 	for line := range strings.Lines(got) {
 		if len(line) > maxWordsLine+3 {
-			t.Errorf("%d bytes: %s", len(line), line)
+			t.Errorf("a line has %d bytes, want at most %d: %s", len(line), maxWordsLine+3, line)
 		}
 	}
 	mod, err := ast.ParseModuleWithOpts("x.rego", got, ast.ParserOptions{RegoVersion: ast.RegoV1})
@@ -60,7 +60,7 @@ func TestWordsBreakLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, ok := mod.Rules[0].Head.Value.Value.(*ast.Array); !ok || list.Len() != 500 {
-		t.Errorf("%v", mod.Rules[0].Head.Value)
+		t.Errorf("the list is %v, want 500 words", mod.Rules[0].Head.Value)
 	}
 }
 
@@ -81,11 +81,11 @@ func TestWordsRefused(t *testing.T) {
 	} {
 		_, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words)}}, "X", wordsControl)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
+			t.Errorf("withWords: %v, want %q", err, want)
 		}
 	}
 	if _, err := withWords(fstest.MapFS{}, "X", wordsControl); err == nil {
-		t.Error("a control whose lists are not there is taken")
+		t.Error("a control without its lists: no error")
 	}
 }
 
@@ -99,11 +99,11 @@ func TestShippedWords(t *testing.T) {
 	for _, id := range c.IDs() {
 		tpl, _ := c.Get(id)
 		if strings.Contains(tpl.Source(), wordsMarker) {
-			t.Errorf("%s has a list that was not written in", id)
+			t.Errorf("%s has a marker of a list, want the list", id)
 		}
 		found += strings.Count(tpl.Source(), "\nlexicon := {\n")
 	}
 	if found != 1 {
-		t.Errorf("%d controls have a lexicon, not 1", found)
+		t.Errorf("%d controls have a lexicon, want 1", found)
 	}
 }

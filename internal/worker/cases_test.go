@@ -16,17 +16,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestCasesWithData: a control under test sees the data that it refers to, unless a case sets it.
+// TestCasesWithData checks that a control under test sees the data that it refers to, unless a case sets
+// it.
 func TestCasesWithData(t *testing.T) {
 	p := pool(t)
-	data, calls := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
+	data, calls := &recordingData{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
 	r := TestRequest{
 		Name: "owners", Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nallow if data.pip.hr.x == 2\n",
 		Cases: []suite.TestCase{
 			{Name: "ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true},
 			{Name: "bob", Input: object(t, `{"user":{"id":"bob"}}`), Expected: false},
 			{Name: "bob's", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"resources":{"7":{"owner":"bob"}}}`)},
-			{Name: "nobody's", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
+			{Name: "without owners", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
 			{Name: "another source", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"pip":{"hr":{"x":2}}}`)},
 			{Name: "the source and ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true, Data: object(t, `{"pip":{}}`)},
 		},
@@ -37,15 +38,15 @@ func TestCasesWithData(t *testing.T) {
 		data.paths, calls = nil, 0
 		got, err := p.Test(t.Context(), "default", r)
 		if err != nil || len(got) != len(r.Cases) {
-			t.Fatalf("%s: %+v, %v", what, got, err)
+			t.Fatalf("%s: %+v, %v, want a result for each case", what, got, err)
 		}
 		for _, res := range got {
 			if !res.Passed {
-				t.Errorf("%s: %+v", what, res)
+				t.Errorf("%s: %+v, want it passed", what, res)
 			}
 		}
 		if calls > 1 || !slices.EqualFunc(data.paths, reads, slices.Equal) {
-			t.Errorf("%s: data was asked %d times, for %v", what, calls, data.paths)
+			t.Errorf("%s: data was requested %d times, for %v, want once at most, for %v", what, calls, data.paths, reads)
 		}
 	}
 	run("some set some", []string{"pip", "hr", "x"}, []string{"resources", "7", "owner"})
@@ -55,16 +56,16 @@ func TestCasesWithData(t *testing.T) {
 	run("all set all")
 	r.Data = nil
 	r.Cases = []suite.TestCase{{Name: "no data", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false}}
-	run("there is none")
+	run("without data")
 	down := fault.New(fault.Unavailable, "store_unavailable", "down")
 	r.Data = func(context.Context) (rego.DataSource, error) { return nil, down }
 	if _, err := p.Test(t.Context(), "default", r); !errors.Is(err, down) {
-		t.Errorf("data that cannot be had: %v", err)
+		t.Errorf("data that cannot be read: %v, want its error", err)
 	}
 }
 
-// TestCasesWithMuchData: a control that reads data of over 100,000 resources is tested within its
-// limits, or the error names the limit. On a busy machine it may be either.
+// TestCasesWithMuchData checks that a control that reads data of over 100,000 resources is tested within
+// its limits, or that the error names the limit. On a busy machine it may be either.
 func TestCasesWithMuchData(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -98,23 +99,23 @@ func TestCasesWithMuchData(t *testing.T) {
 			}}
 			began := childrenTime(t, p)
 			got, err := p.Test(t.Context(), "default", r)
-			within(t, "test", began, p, 2*p.cfg.TestDeadline, err)
+			wantWithin(t, "test", began, p, 2*p.cfg.TestDeadline, err)
 			t.Logf("%s: %v %+v", childrenTime(t, p)-began, err, got)
 			var f *fault.Error
 			switch {
 			case c.refused == "" && (err != nil || !got[0].Passed || !got[1].Passed):
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("%+v, %v, want both passed", got, err)
 			case c.refused == "any" && err == nil && got[0].Passed && got[1].Passed: // fits
 			case c.refused == "any" && err == nil:
 				if !strings.Contains(got[0].Error+got[1].Error, rego.ReasonLimit) {
-					t.Errorf("%+v", got)
+					t.Errorf("%+v, want a limit", got)
 				}
 			case c.refused != "" && (!errors.As(err, &f) || f.Code != "evaluation_limit" || c.refused != "any" && !strings.Contains(f.Message, c.refused)):
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("%+v, %v, want evaluation_limit with %q", got, err, c.refused)
 			}
 		})
 	}
 	if v, err := p.Validate(t.Context(), "default", fine); err != nil || !v.Valid {
-		t.Fatalf("after all of them: %+v, %v", v, err)
+		t.Fatalf("after all cases: %+v, %v, want a valid control", v, err)
 	}
 }

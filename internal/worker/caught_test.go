@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
@@ -26,58 +24,49 @@ func breakMD5() {
 	})
 }
 
-// TestPanicsOfChildren: for each operation, the server logs and counts the panics that a child
+// TestPanicsOfChildren checks that, for each operation, the server logs and counts the panics that a child
 // recovers, with their stacks, but without request data.
 func TestPanicsOfChildren(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var log bytes.Buffer
 	var count atomic.Int32
-	cfg := Defaults(self, brokenWorker)
-	cfg.Panics = &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(where string) {
-		if where == "worker" {
-			count.Add(1)
-		}
-	}}
-	p := NewPool(cfg)
-	defer p.Close()
-	more := func(what string, least int32) {
+	p := poolWith(t, brokenWorker, func(c *Config) {
+		c.Panics = &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(where string) {
+			if where == "worker" {
+				count.Add(1)
+			}
+		}}
+	})
+	wantPanics := func(what string, least int32) {
 		t.Helper()
 		if n := count.Swap(0); n < least {
-			t.Errorf("%s: %d panics were counted", what, n)
+			t.Errorf("%s: %d panics are counted, want at least %d", what, n, least)
 		}
 	}
 	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
 	input := object(t, `{"user":{"id":"u-hidden"}}`)
 	if _, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: source, Input: input}); err != nil {
-		t.Error(err)
+		t.Errorf("a simulation: %v, want no error", err)
 	}
-	more("a simulation", 1)
+	wantPanics("a simulation", 1)
 	if _, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: input}}}); err != nil {
-		t.Error(err)
+		t.Errorf("a test: %v, want no error", err)
 	}
-	more("a test", 1)
+	wantPanics("a test", 1)
 	r, err := p.Replay(t.Context(), "default", replaySpec(source, source, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var lines [][]byte
-	for i := range 20 {
-		lines = append(lines, recordedLine(i))
+	if _, err := r.Run(t.Context(), recordedLines(20)); err != nil {
+		t.Errorf("a replay: %v, want no error", err)
 	}
-	if _, err := r.Run(t.Context(), lines); err != nil {
-		t.Error(err)
-	}
-	more("a replay", maxCaught)
+	wantPanics("a replay", maxCaught)
 	if text := log.String(); !strings.Contains(text, "goroutine") || !strings.Contains(text, "breakMD5") || strings.Contains(text, "hidden") {
-		t.Errorf("the log: %s", text)
+		t.Errorf("the log is %s, want stacks without the input", text)
 	}
 }
 
-// TestPanicOfTheChild: a panic of the child itself is returned as an error, and is reported.
+// TestPanicOfTheChild checks that a panic of the child itself is an error, and is reported.
 func TestPanicOfTheChild(t *testing.T) {
 	c := &child{}
 	rep := c.withPanics(func() (rep reply) {
@@ -89,15 +78,15 @@ func TestPanicOfTheChild(t *testing.T) {
 		panic("hidden " + time.Now().String())
 	}())
 	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Caught) != 1 || rep.Caught[0].What != "string" || rep.Caught[0].Stack == "" || c.caught != nil {
-		t.Errorf("%+v", rep)
+		t.Errorf("the reply is %+v, want an error without the text of the panic, and the stack", rep)
 	}
 	// An unknown operation must not panic.
 	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
-		t.Errorf("%+v", rep)
+		t.Errorf("the reply to an unknown operation is %+v, want no panic", rep)
 	}
 }
 
-// TestPanicsOfChecks: a panic of OPA's parser or compiler is returned as an issue, and is reported.
+// TestPanicsOfChecks checks that a panic of OPA's parser or compiler is returned as an issue, and is reported.
 func TestPanicsOfChecks(t *testing.T) {
 	own := ast.CryptoMd5.Decl
 	ast.CryptoMd5.Decl = nil // OPA's compiler panics when a control calls it
@@ -111,7 +100,7 @@ func TestPanicsOfChecks(t *testing.T) {
 		c := &child{}
 		rep := c.withPanics(c.serve(t.Context(), req))
 		if len(rep.Caught) == 0 || rep.Caught[0].Stack == "" || rep.Error != "" {
-			t.Errorf("%s: %+v", op, rep)
+			t.Errorf("%s: the reply is %+v, want an issue and the stack", op, rep)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // Every thread of a child has a lower priority than the server, including threads that it starts
 // later.
-func TestStepsBack(t *testing.T) {
+func TestLowPriority(t *testing.T) {
 	p := pool(t)
 	proc, err := start(p.cfg)
 	if err != nil {
@@ -23,7 +23,7 @@ func TestStepsBack(t *testing.T) {
 		}
 		threads, err := filepath.Glob("/proc/" + strconv.Itoa(proc.cmd.Process.Pid) + "/task/*/stat")
 		if err != nil || len(threads) == 0 {
-			t.Fatalf("no threads: %v", err)
+			t.Fatalf("the child has no threads: %v", err)
 		}
 		for _, path := range threads {
 			stat, err := os.ReadFile(path)

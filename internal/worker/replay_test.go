@@ -43,6 +43,14 @@ func recordedLine(i int) []byte {
 		i, i%500, i%500, i%100, i%250, i%100+1, i, i%500, i%500, i%5, i%100, i%7, i%250, i)
 }
 
+// recordedLines returns n entries of the decision log.
+func recordedLines(n int) (lines [][]byte) {
+	for i := range n {
+		lines = append(lines, recordedLine(i))
+	}
+	return lines
+}
+
 const (
 	docsBase = `package docs
 
@@ -68,6 +76,7 @@ deny contains "clearance" if {
 `
 )
 
+// A replay finds which recorded decisions an edit of a control changes, and the rule that does it.
 func TestReplay(t *testing.T) {
 	p := pool(t)
 	r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsEdit, 300))
@@ -75,10 +84,7 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var lines [][]byte
-	for i := range 1000 {
-		lines = append(lines, recordedLine(i))
-	}
+	lines := recordedLines(1000)
 	sum := &rerun.Part{}
 	for left := lines; len(left) > 0; {
 		part, err := r.Run(t.Context(), left)
@@ -91,7 +97,7 @@ func TestReplay(t *testing.T) {
 	// clearance 0 requires i%10 == 7 and i%5 == 0, which never holds, so the edit changes no
 	// decision.
 	if sum.Evaluated != 1000 || sum.Changed != 0 || sum.Drifted != 0 || len(sum.ByResource) != 100 {
-		t.Errorf("%+v", sum)
+		t.Errorf("the sum is %+v, want 1000 decisions on 100 resources without a change", sum)
 	}
 	strict, err := p.Replay(t.Context(), "default", replaySpec(docsBase, strings.ReplaceAll(docsEdit, "7@", "5@"), 300))
 	if err != nil {
@@ -100,16 +106,16 @@ func TestReplay(t *testing.T) {
 	defer strict.Close()
 	part, err := strict.Run(t.Context(), lines[:100])
 	if err != nil || part.NewlyBlocked != 10 || len(part.Rules) != 1 || part.Rules[0].Rule.Rule != "deny" || part.Rules[0].Line != 17 || part.Samples[0].After.Reason != "clearance" {
-		t.Errorf("%+v, %v", part, err)
+		t.Errorf("a stricter control: %+v, %v, want 10 blocked by the deny in line 17", part, err)
 	}
 	_, err = p.Replay(t.Context(), "another", replaySpec(docsBase, "package docs\n\nallow if nothing(1)\n", 1))
 	if !fault.Is(err, fault.Invalid) {
-		t.Errorf("a control that does not compile: %v", err)
+		t.Errorf("a control that does not compile: %v, want Invalid", err)
 	}
 }
 
-// TestReplayHostile: a program that does not end, or exceeds a limit, ends only its own replay. If
-// the caller disconnects, the child ends.
+// TestReplayHostile checks that a program that does not end, or exceeds a limit, ends only its own
+// replay, and that the child ends if the caller disconnects.
 func TestReplayHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -122,7 +128,7 @@ func TestReplayHostile(t *testing.T) {
 	}
 	part, err := r.Run(t.Context(), [][]byte{recordedLine(1)})
 	if err == nil && part.WouldBlock != 1 || err != nil && !fault.Is(err, fault.Invalid) {
-		t.Errorf("too much memory: %+v, %v", part, err)
+		t.Errorf("too much memory: %+v, %v, want a block or Invalid", part, err)
 	}
 	r.Close()
 	loop := "package docs\n\nxs := numbers.range(1, 3000)\n\nallow if {\n\tsome i in xs\n\tsome j in xs\n\tsome k in xs\n\ti + j + k < 0\n}\n"
@@ -134,7 +140,7 @@ func TestReplayHostile(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err = r.Run(ctx, [][]byte{recordedLine(1)}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a caller that went away: %v", err)
+		t.Errorf("a caller that disconnects: %v, want Unavailable", err)
 	}
 	r.Close()
 	// All slots are free again.
@@ -150,12 +156,6 @@ func TestReplayHostile(t *testing.T) {
 // BenchmarkReplayPast replays over 100,000 resources, of which 20,000 changed in the window, 200 at
 // a time. It prints the same figures as BenchmarkReplay. The worker holds only the differences.
 func BenchmarkReplayPast(b *testing.B) {
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
-	p := NewPool(Defaults(self, "worker-for-test"))
-	defer p.Close()
 	const resources, epochs, each = 100_000, 100, 200
 	s := replaySpec(docsBase, docsEdit, resources)
 	s.Epochs = nil
@@ -167,7 +167,7 @@ func BenchmarkReplayPast(b *testing.B) {
 			}
 		}
 	}
-	r, err := p.Replay(b.Context(), "default", s)
+	r, err := pool(b).Replay(b.Context(), "default", s)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -176,6 +176,22 @@ func BenchmarkReplayPast(b *testing.B) {
 	for i := range 200 * epochs {
 		lines = append(lines, bytes.Replace(recordedLine(i), []byte(`"revision":12`), fmt.Appendf(nil, `"revision":%d`, epochs-i/200), 1))
 	}
+	replayAll(b, r, lines)
+}
+
+// BenchmarkReplay prints the decisions per second, and the peak memory of the child.
+func BenchmarkReplay(b *testing.B) {
+	r, err := pool(b).Replay(b.Context(), "default", replaySpec(docsBase, docsEdit, 10_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	replayAll(b, r, recordedLines(1000))
+}
+
+// replayAll replays lines in steps. It prints the decisions per second, and the peak memory of the child.
+func replayAll(b *testing.B, r *Replay, lines [][]byte) {
+	b.Helper()
 	n := 0
 	b.ResetTimer()
 	for b.Loop() {
@@ -188,48 +204,10 @@ func BenchmarkReplayPast(b *testing.B) {
 			n += part.Lines
 		}
 	}
-	report(b, r, n)
-}
-
-// BenchmarkReplay prints the decisions per second, and the peak memory of the child.
-func BenchmarkReplay(b *testing.B) {
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
-	p := NewPool(Defaults(self, "worker-for-test"))
-	defer p.Close()
-	r, err := p.Replay(b.Context(), "default", replaySpec(docsBase, docsEdit, 10_000))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Close()
-	var lines [][]byte
-	for i := range 1000 {
-		lines = append(lines, recordedLine(i))
-	}
-	n := 0
-	b.ResetTimer()
-	for b.Loop() {
-		for left := lines; len(left) > 0; {
-			part, err := r.Run(b.Context(), left)
-			if err != nil {
-				b.Fatal(err)
-			}
-			left = left[part.Lines:]
-			n += part.Lines
-		}
-	}
-	report(b, r, n)
-}
-
-// report prints the decisions per second, and the peak memory of the child.
-func report(b *testing.B, r *Replay, n int) {
-	b.Helper()
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "decisions/s")
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.proc.cmd.Process.Pid))
 	if err != nil {
-		b.Skip("no process table")
+		b.Skip("there is no process table")
 	}
 	for l := range strings.Lines(string(status)) {
 		var kib float64

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
+// object decodes a JSON document.
 func object(t testing.TB, text string) value.Value {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
@@ -23,22 +24,22 @@ func object(t testing.TB, text string) value.Value {
 	return v
 }
 
-// asked is data that records which paths were read.
-type asked struct {
+// recordingData is data that records which paths were read.
+type recordingData struct {
 	rego.DataSource
 	paths [][]string
 }
 
-func (a *asked) Data(path []string) value.Value {
+func (a *recordingData) Data(path []string) value.Value {
 	a.paths = append(a.paths, path)
 	return a.DataSource.Data(path)
 }
 
-// TestSimulate: a simulation returns the effect and the reason, and reads only the data that the
+// TestSimulate checks that a simulation returns the effect and the reason, and reads only the data that the
 // control refers to.
 func TestSimulate(t *testing.T) {
 	p := pool(t)
-	data := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
+	data := &recordingData{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
 	r := SimulateRequest{
 		Meta: rego.Meta{ID: 3, Name: "owners", Version: 2}, Data: data, Input: object(t, `{"user":{"id":"ada"}}`),
 		Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nmask[\"x\"] := \"hash\" if input.user.id == \"ada\"\n",
@@ -46,28 +47,28 @@ func TestSimulate(t *testing.T) {
 	for range 2 { // the second time from the child's cache
 		s, err := p.Simulate(t.Context(), "default", r)
 		if err != nil || s.Effect != "MASK" || len(s.Mask) != 1 || s.Took <= 0 || s.Explanation.PolicyID != 3 {
-			t.Fatalf("%+v, %v", s, err)
+			t.Fatalf("%+v, %v, want MASK by control 3", s, err)
 		}
 		if first, last := s.Steps[0].Type, s.Steps[len(s.Steps)-1].Type; first != "policy_matched" || last != "final_decision" {
-			t.Errorf("the trace goes from %s to %s", first, last)
+			t.Errorf("the trace goes from %s to %s, want policy_matched to final_decision", first, last)
 		}
 	}
 	if len(data.paths) != 2 || !slices.Equal(data.paths[0], []string{"resources", "7", "owner"}) {
-		t.Errorf("of data it read %v", data.paths)
+		t.Errorf("the control read %v of the data, want the owner of resource 7 once a run", data.paths)
 	}
 	r.Input = object(t, `{"user":{"id":"bob"}}`)
 	if s, err := p.Simulate(t.Context(), "default", r); err != nil || s.Effect != "NO_MATCH" || s.Explanation.Nearest == nil {
-		t.Errorf("for bob: %+v, %v", s, err)
+		t.Errorf("for bob: %+v, %v, want NO_MATCH with the nearest rule", s, err)
 	}
 	r.Source = "package owners\n\nallow if nonsense(1)\n"
 	var f *fault.Error
 	if _, err := p.Simulate(t.Context(), "default", r); !errors.As(err, &f) || f.Code != "invalid_policy" || f.Details[0].Line != 3 {
-		t.Errorf("one that does not compile: %v", err)
+		t.Errorf("a control that does not compile: %v, want invalid_policy in line 3", err)
 	}
 }
 
-// TestSimulateHostile: every program of the table ends within the deadline and 250 ms, with an
-// answer of bounded size or a limit error. The pool keeps working.
+// TestSimulateHostile checks that every program of the table ends within the deadline and 250 ms, with
+// an answer of bounded size or a limit error, and that the pool keeps working.
 func TestSimulateHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
@@ -87,22 +88,22 @@ func TestSimulateHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := childrenTime(t, p)
 			s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: "package hostile\n\n" + body + "\n", Input: object(t, `{"x":1}`)})
-			within(t, "simulate", began, p, p.cfg.SimulateDeadline, err)
+			wantWithin(t, "simulate", began, p, p.cfg.SimulateDeadline, err)
 			if len(s.Steps) > 1001 || len(fmt.Sprint(s.Mask)) > 2<<20 {
-				t.Errorf("%d steps, %d masks", len(s.Steps), len(s.Mask))
+				t.Errorf("%d steps, %d masks, want a bounded answer", len(s.Steps), len(s.Mask))
 			}
 		})
 	}
 	if s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: fine, Input: object(t, `{"user":{"role":"admin"}}`)}); err != nil || s.Effect != "ALLOW" {
-		t.Fatalf("after all of them: %+v, %v", s, err)
+		t.Fatalf("after all programs: %+v, %v, want ALLOW", s, err)
 	}
 }
 
-// TestAttributes: each source has its own list. A source that does not parse has none.
+// TestAttributes checks that each source has its own list, and a source that does not parse has none.
 func TestAttributes(t *testing.T) {
 	p := pool(t)
 	got, err := p.Attributes(t.Context(), "default", []string{fine, "package broken\n\nallow if", "package p\n\nallow if input.context.hour > 8\n"})
 	if err != nil || len(got) != 3 || len(got[0]) != 1 || got[0][0].Key != "user.role" || len(got[1]) != 0 || got[2][0].Type != "number" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the attributes are %+v, %v, want user.role, none, and a number", got, err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -41,15 +40,40 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func pool(t *testing.T) *Pool {
+// pool returns a pool whose children are this test binary.
+func pool(t testing.TB) *Pool {
+	t.Helper()
+	return poolWith(t, "worker-for-test", func(*Config) {})
+}
+
+// poolWith returns a pool of children of a kind, with a changed configuration.
+func poolWith(t testing.TB, child string, change func(*Config)) *Pool {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPool(Defaults(self, "worker-for-test"))
+	cfg := Defaults(self, child)
+	change(&cfg)
+	p := NewPool(cfg)
 	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+// wantLimit reports an error that does not name a limit.
+func wantLimit(t *testing.T, what string, err error) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != "evaluation_limit" {
+		t.Errorf("%s: %v, want evaluation_limit", what, err)
+	}
+}
+
+// endless is a test of a control that does not end by itself.
+func endless(t *testing.T) TestRequest {
+	t.Helper()
+	one := suite.TestCase{Input: object(t, `{"x":1}`)}
+	return TestRequest{Source: "package loop\n\n" + hostile["nested loops"] + "\n", Cases: []suite.TestCase{one, one, one, one}}
 }
 
 const fine = `package fine
@@ -57,45 +81,41 @@ const fine = `package fine
 allow if input.user.role == "admin"
 `
 
+// A validation finds the errors of a control with their places.
 func TestValidate(t *testing.T) {
 	p := pool(t)
 	v, err := p.Validate(t.Context(), "default", fine)
 	if err != nil || !v.Valid || len(v.Errors) != 0 {
-		t.Fatalf("a fine control: %+v, %v", v, err)
+		t.Fatalf("a valid control: %+v, %v, want no errors", v, err)
 	}
 	v, err = p.Validate(t.Context(), "default", "package broken\n\nallow if undefined_function(1)\n")
 	if err != nil || v.Valid || len(v.Errors) == 0 || v.Errors[0].Line != 3 || v.Errors[0].Column == 0 {
-		t.Fatalf("an undefined function: %+v, %v", v, err)
+		t.Fatalf("an undefined function: %+v, %v, want an error in line 3", v, err)
 	}
 }
 
+// A test finds which cases a control meets.
 func TestTest(t *testing.T) {
 	p := pool(t)
-	in := func(role string) value.Value {
-		v, err := value.FromAny(map[string]any{"user": map[string]any{"role": role}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	in := func(role string) value.Value { return object(t, `{"user":{"role":"`+role+`"}}`) }
 	got, err := p.Test(t.Context(), "default", TestRequest{Name: "fine", Source: fine, Cases: []suite.TestCase{
 		{Name: "admin", Input: in("admin"), Expected: true}, {Name: "guest", Input: in("guest"), Expected: true},
 	}})
 	if err != nil || len(got) != 2 || !got[0].Passed || got[1].Passed {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("the results are %+v, %v, want only the first passed", got, err)
 	}
 	if _, err = p.Test(t.Context(), "default", TestRequest{Source: "package x\nallow if nope()"}); !fault.Is(err, fault.Invalid) {
-		t.Fatalf("a control that does not compile: %v", err)
+		t.Fatalf("a control that does not compile: %v, want Invalid", err)
 	}
 }
 
-// TestDeadChild: a child that died while it was idle is replaced, and the next source is not
-// refused.
+// TestDeadChild checks that a child that died while it was idle is replaced, and that the next source is
+// not refused.
 func TestDeadChild(t *testing.T) {
 	p := pool(t)
 	for range 3 {
 		if v, err := p.Validate(t.Context(), "default", fine); err != nil || !v.Valid {
-			t.Fatalf("%+v, %v", v, err)
+			t.Fatalf("after the end of a child: %+v, %v, want a valid control", v, err)
 		}
 		p.mu.Lock()
 		for _, proc := range p.idle {
@@ -167,46 +187,43 @@ func rules(n int) string {
 	return b.String()
 }
 
-// TestHostile: every program ends within its limit and 250 ms of processor time, in validations and
-// tests. The pool keeps working.
+// TestHostile checks that every program ends within its limit and 250 ms of processor time, in
+// validations and tests, and that the pool keeps working.
 func TestHostile(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
 	cfg := p.cfg
-	in, err := value.FromAny(map[string]any{"x": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, body := range hostile {
 		t.Run(name, func(t *testing.T) {
 			source := "package hostile\n\n" + body + "\n"
 			began := childrenTime(t, p)
 			v, err := p.Validate(t.Context(), "default", source)
-			within(t, "validate", began, p, cfg.ValidateDeadline+cfg.LintDeadline, err)
+			wantWithin(t, "validate", began, p, cfg.ValidateDeadline+cfg.LintDeadline, err)
 			if err != nil || !v.Valid {
 				return
 			}
 			began = childrenTime(t, p)
-			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: in, Expected: true}}})
-			within(t, "test", began, p, cfg.TestDeadline, err)
+			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: object(t, `{"x":1}`), Expected: true}}})
+			wantWithin(t, "test", began, p, cfg.TestDeadline, err)
 			if err == nil && got[0].Passed && strings.Contains("shift split squares marshal expand memory", name) {
-				t.Errorf("%s ran to its end: %+v", name, got[0])
+				t.Errorf("the test passed: %+v, want a limit", got[0])
 			}
 		})
 	}
 	if v, err := p.Validate(t.Context(), "default", fine); err != nil || !v.Valid {
-		t.Fatalf("after all of them: %+v, %v", v, err)
+		t.Fatalf("after all programs: %+v, %v, want a valid control", v, err)
 	}
 }
 
-func within(t *testing.T, what string, began time.Duration, p *Pool, limit time.Duration, err error) {
+// wantWithin reports more processor time than a limit, and an internal error.
+func wantWithin(t *testing.T, what string, began time.Duration, p *Pool, limit time.Duration, err error) {
 	t.Helper()
 	if took := childrenTime(t, p) - began; took > limit+250*time.Millisecond {
-		t.Errorf("%s took %s of processor time, over %s and 250 ms", what, took, limit)
+		t.Errorf("%s took %s of processor time, want at most %s and 250 ms", what, took, limit)
 	}
 	var f *fault.Error
 	if err != nil && (!errors.As(err, &f) || f.Kind == fault.Internal) {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s: %v, want no internal error", what, err)
 	}
 }
 
@@ -226,7 +243,7 @@ func childrenTime(t *testing.T, p *Pool) time.Duration {
 	return all
 }
 
-// TestBusyMachine: if a child gets no processor time, the call waits longer than its limit, and the
+// TestBusyMachine checks that, if a child gets no processor time, the call waits longer than its limit, and the
 // source is not refused.
 func TestBusyMachine(t *testing.T) {
 	fulltest.Only(t)
@@ -243,97 +260,71 @@ func TestBusyMachine(t *testing.T) {
 	defer wake.Stop()
 	began := time.Now()
 	if v, err := p.Check(t.Context(), "default", fine); err != nil || !v.Valid {
-		t.Fatalf("%+v, %v", v, err)
+		t.Fatalf("a check while the child rests: %+v, %v, want a valid control", v, err)
 	}
 	if time.Since(began) < p.cfg.ValidateDeadline {
-		t.Error("the child did not rest: the test shows nothing")
+		t.Error("the check ended before the limit, want it to wait for the stopped child")
 	}
 	if len(p.idle) != 1 || p.idle[0].cmd.Process != child {
-		t.Error("another child answered")
+		t.Error("another child answered, want the stopped one")
 	}
 }
 
-// TestKilledAtDeadline: a child that cannot stop itself is killed.
+// TestKilledAtDeadline checks that a child that cannot stop itself is killed.
 func TestKilledAtDeadline(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := Defaults(self, "worker-for-test")
-	cfg.ValidateDeadline = time.Millisecond // less than it takes to start
-	p := NewPool(cfg)
-	defer p.Close()
-	_, err = p.Validate(t.Context(), "default", fine)
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != "evaluation_limit" {
-		t.Fatalf("want evaluation_limit, got %v", err)
-	}
+	p := poolWith(t, "worker-for-test", func(c *Config) { c.ValidateDeadline = time.Millisecond }) // less than the start takes
+	_, err := p.Validate(t.Context(), "default", fine)
+	wantLimit(t, "a deadline of a millisecond", err)
 }
 
-// TestMemoryCap: a child that exceeds its memory limit exits, and the caller gets the limit error.
+// TestMemoryCap checks that a child that exceeds its memory limit exits, and that the error names a
+// limit.
 func TestMemoryCap(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := Defaults(self, "worker-for-test")
-	cfg.Memory = 8 << 20 // less than the program itself needs
-	p := NewPool(cfg)
-	defer p.Close()
-	var f *fault.Error
-	for range 20 { // the watcher checks every few milliseconds
+	p := poolWith(t, "worker-for-test", func(c *Config) { c.Memory = 8 << 20 }) // less than the program itself needs
+	var err error
+	for range 20 { // the child checks its memory every few milliseconds
 		if _, err = p.Validate(t.Context(), "default", fine); err != nil {
 			break
 		}
 	}
-	if !errors.As(err, &f) || f.Code != "evaluation_limit" {
-		t.Fatalf("want evaluation_limit, got %v", err)
-	}
+	wantLimit(t, "8 MiB of memory", err)
 }
 
-// TestNoEnvironment: a child does not see the server's environment.
+// TestNoEnvironment checks that a child does not see the server's environment.
 func TestNoEnvironment(t *testing.T) {
 	t.Setenv("GATEHOUSE_CANARY", "a secret of the server")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	proc, err := start(Defaults(self, "worker-for-test"), oneThread)
+	proc, err := start(pool(t).cfg, oneThread)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proc.kill()
 	if len(proc.cmd.Env) != 1 || proc.cmd.Env[0] != "GOMAXPROCS=1" {
-		t.Fatalf("the child inherits an environment: %v", proc.cmd.Env)
+		t.Fatalf("the environment of the child is %v, want GOMAXPROCS alone", proc.cmd.Env)
 	}
 	source := "package env\n\nallow if opa.runtime().env.GATEHOUSE_CANARY\n"
 	rep, err := proc.call(t.Context(), time.Minute, request{Op: opValidate, Source: source})
 	if err != nil || len(rep.Issues) == 0 {
-		t.Fatalf("a control that reads the host: %+v, %v", rep, err)
+		t.Fatalf("a control that reads the environment: %+v, %v, want issues", rep, err)
 	}
 }
 
-// TestFairShare: a burst of one tenant only delays that tenant, and calls over its queue limit are
+// TestFairShare checks that a burst of one tenant only delays that tenant, and calls over its queue limit are
 // refused. Another tenant is served.
 func TestFairShare(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
-	loop := "package loop\n\n" + hostile["nested loops"] + "\n"
-	in, err := value.FromAny(map[string]any{"x": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := endless(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	refused := make(chan error, 64)
 	for range 64 {
 		wg.Go(func() {
-			_, err := p.Test(ctx, "noisy", TestRequest{Source: loop, Cases: []suite.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
+			_, err := p.Test(ctx, "noisy", loop)
 			refused <- err
 		})
 	}
 	if v, err := p.Validate(ctx, "quiet", fine); err != nil || !v.Valid {
-		t.Errorf("the other tenant: %+v, %v", v, err)
+		t.Errorf("another tenant: %+v, %v, want a valid control", v, err)
 	}
 	cancel()
 	wg.Wait()
@@ -345,25 +336,21 @@ func TestFairShare(t *testing.T) {
 		}
 	}
 	if limited == 0 {
-		t.Error("a burst of 64 was not refused in part")
+		t.Error("no call of a burst of 64 is RateLimited")
 	}
 }
 
-// TestValidateFindsARoom: calls with endless programs never use the last slot, so a check of
+// TestValidateHasASlot checks that calls with endless programs never use the last slot, so a check of
 // another tenant's control does not wait for them.
-func TestValidateFindsARoom(t *testing.T) {
+func TestValidateHasASlot(t *testing.T) {
 	p := pool(t)
-	loop := "package loop\n\n" + hostile["nested loops"] + "\n"
-	in, err := value.FromAny(map[string]any{"x": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loop := endless(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 2 * p.cfg.Size {
 		wg.Go(func() {
-			_, _ = p.Test(ctx, scope.TenantID(fmt.Sprint("noisy-", i)), TestRequest{Source: loop, Cases: []suite.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
+			_, _ = p.Test(ctx, scope.TenantID(fmt.Sprint("noisy-", i)), loop)
 		})
 	}
 	for len(p.long) < cap(p.long) {
@@ -371,21 +358,21 @@ func TestValidateFindsARoom(t *testing.T) {
 	}
 	v, err := p.Validate(ctx, "quiet", fine)
 	if err != nil || !v.Valid {
-		t.Errorf("the other tenant: %+v, %v", v, err)
+		t.Errorf("another tenant: %+v, %v, want a valid control", v, err)
 	}
 	if len(p.slots) > p.cfg.Size-1 {
-		t.Errorf("%d of %d children try out programs", len(p.slots), p.cfg.Size)
+		t.Errorf("%d of %d children are in use, want one free", len(p.slots), p.cfg.Size)
 	}
 	cancel()
 	wg.Wait()
 }
 
-// TestLeavesAProcessor: the children of one tenant never use all processors, if there is more than
-// one.
+// TestLeavesAProcessor checks that the children of one tenant never use all processors, if there is more
+// than one.
 func TestLeavesAProcessor(t *testing.T) {
 	for processors, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 64: 2} {
 		if got := perTenant(processors); got != want {
-			t.Errorf("%d of %d processors, want %d", got, processors, want)
+			t.Errorf("perTenant(%d) = %d, want %d", processors, got, want)
 		}
 	}
 }

@@ -32,10 +32,10 @@ func TestBodyEndsOnce(t *testing.T) {
 	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
 	data, err := io.ReadAll(body)
 	if string(data) != "abc" || err != nil {
-		t.Fatalf("%q %v", data, err)
+		t.Fatalf("the body is %q %v, want abc", data, err)
 	}
 	if n, err := body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("after its end: %d bytes, %v", n, err)
+		t.Errorf("a read after the end: %d bytes, %v, want EOF", n, err)
 	}
 }
 
@@ -67,16 +67,16 @@ func TestSlowBody(t *testing.T) {
 	}
 	from.after = time.Second
 	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(ClientPace)) {
-		t.Fatalf("%v; the read after 29 s may last until %v", err, w.last.Sub(start))
+		t.Fatalf("%v; the read after 29 s may last until %v, want at most %v", err, w.last.Sub(start), ClientPace)
 	}
 	if _, err := body.Read(buf); !errors.Is(err, ErrSlow) || !body.slow {
-		t.Errorf("two bytes in half a minute: %v", err)
+		t.Errorf("two bytes in half a minute: %v, want ErrSlow", err)
 	}
 	from.after = 10 * time.Hour
 	body = FromClient(w, from, func() time.Time { return now }, now)
 	for range 3 {
 		if _, err := body.Read(buf); err != nil {
-			t.Errorf("the clock went forward: %v", err)
+			t.Errorf("the clock goes forward: %v, want no error", err)
 		}
 	}
 }
@@ -87,11 +87,11 @@ func TestBodyOutlivesItsRequest(t *testing.T) {
 	w := &deadlines{}
 	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())
 	if _, err := body.Read(make([]byte, 1)); err != nil || w.set != 1 {
-		t.Fatalf("%v, %d deadlines", err, w.set)
+		t.Fatalf("the first read: %v, %d deadlines, want one", err, w.set)
 	}
 	body.Detach()
 	if _, err := io.ReadAll(body); err != nil || w.set != 1 {
-		t.Errorf("%v, and the deadline was moved %d times after the request had ended", err, w.set-1)
+		t.Errorf("after the request: %v, %d more deadlines, want none", err, w.set-1)
 	}
 }
 

@@ -36,7 +36,7 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Hosts []sighting }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.URL.Path != "/api/v1/bridge/discovery" {
-			t.Errorf("a report to %s: %v", r.URL.Path, err)
+			t.Errorf("a report to %s: %v, want JSON to /api/v1/bridge/discovery", r.URL.Path, err)
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -68,6 +68,7 @@ func (g *rig) time() time.Time {
 	return g.clock
 }
 
+// pass moves the clock forward.
 func (g *rig) pass(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,6 +83,7 @@ func (g *rig) visit(host, path, client string) {
 	}
 }
 
+// hosts returns the reported hosts.
 func (g *rig) hosts() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,6 +99,7 @@ func (g *rig) inside(f func(s *Scout) bool) func() bool {
 	}
 }
 
+// eventually checks holds repeatedly until it is true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -106,7 +109,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("waiting for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -122,18 +125,18 @@ func TestBounded(t *testing.T) {
 		}
 	}
 	flood(20_000, "a")
-	eventually(t, "a budget's worth of hosts", func() bool { return len(g.hosts()) == budget })
+	eventually(t, "as many hosts as the budget allows", func() bool { return len(g.hosts()) == budget })
 	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
-		t.Errorf("%d hosts withheld", n)
+		t.Errorf("%d hosts are withheld, want %d and at most %d in memory", n, 20_000-budget, maxRemembered)
 	}
 	g.pass(window + time.Minute)
 	flood(budget, "a")
 	flood(20_000, "b")
-	eventually(t, "the next hour's", func() bool { return len(g.hosts()) == 2*budget })
+	eventually(t, "as many hosts in the next hour", func() bool { return len(g.hosts()) == 2*budget })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reports > 10 {
-		t.Errorf("%d reports", g.reports)
+		t.Errorf("%d reports, want at most 10", g.reports)
 	}
 }
 
@@ -156,21 +159,23 @@ func TestShare(t *testing.T) {
 					g.visit(fmt.Sprintf("%s%d.example", label, i), "/", client(i))
 				}
 			}
-			used := func(want int) {
+			wantUsed := func(want int) {
 				t.Helper()
-				if !g.inside(func(s *Scout) bool { return s.used == want })() {
-					t.Errorf("not %d of %d are taken", want, budget)
+				g.Scout.mu.Lock()
+				defer g.Scout.mu.Unlock()
+				if g.Scout.used != want {
+					t.Errorf("%d of the budget of %d are used, want %d", g.Scout.used, budget, want)
 				}
 			}
 			flood("a")
-			used(share)
+			wantUsed(share)
 			for i := range budget - share {
 				g.visit(fmt.Sprintf("real%d.example", i), "/", []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2])
 			}
-			used(budget)
+			wantUsed(budget)
 			g.pass(window)
 			flood("b")
-			used(share)
+			wantUsed(share)
 		})
 	}
 }
@@ -198,9 +203,9 @@ func TestFailedReportsAreRepeated(t *testing.T) {
 	eventually(t, "the refused report", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.reports == 4 })
 	g.visit("last.example", "/", "192.0.2.1")
 	eventually(t, "the next report", func() bool { return g.count.HostsReported.Load() == 2 })
-	soon := g.time().Add(refusedFor + time.Minute)
+	again := g.time().Add(refusedFor + time.Minute)
 	eventually(t, "hosts that may come again", g.inside(func(s *Scout) bool {
-		return s.until["first.example"].Before(soon) && s.until["odd.example"].Before(soon) && s.until["last.example"].Before(soon)
+		return s.until["first.example"].Before(again) && s.until["odd.example"].Before(again) && s.until["last.example"].Before(again)
 	}))
 }
 
@@ -211,13 +216,13 @@ func TestFloodHidesNoHost(t *testing.T) {
 	g := newRig(t, nil)
 	for i := range 20_000 {
 		g.visit(fmt.Sprintf("a%d.example", i), "/", "192.0.2.1")
-		if i%500 == 499 { // now and then somebody asks for the real one
+		if i%500 == 499 { // a request for the real host now and then
 			g.visit("real.example", "/orders", fmt.Sprint("198.51.100.", i/500))
 		}
 	}
 	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
 	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.candidates) <= maxCandidates })() {
-		t.Errorf("%d hosts reported", n)
+		t.Errorf("%d hosts are reported, want at most %d, and at most %d candidates", n, budget+reserve, maxCandidates)
 	}
 }
 
@@ -240,6 +245,6 @@ func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < minRequests {
-		t.Errorf("reported %+v", g.seen)
+		t.Errorf("reported %+v, want real.example with its requests last", g.seen)
 	}
 }

@@ -33,29 +33,29 @@ func TestConsoleSessionIsRemoved(t *testing.T) {
 	} {
 		o := Outgoing{Names: DefaultNames(), Client: http.Header{"Cookie": {line}}}
 		if got := strings.Join(o.Map()["Cookie"], "|"); got != want {
-			t.Errorf("Cookie %q goes on as %q, want %q", line, got, want)
+			t.Errorf("Cookie %q is forwarded as %q, want %q", line, got, want)
 		}
 		c := Changes{Drop: []string{"X-A"}}.KeepSession([]string{line, "z=1"})
 		if all := strings.TrimPrefix(want+"; z=1", "; "); (want != line) != slices.Equal(c.Set, []Field{{"Cookie", all}}) || len(c.Drop) != 1 {
-			t.Errorf("%q: a gateway sets %v, drops %v", line, c.Set, c.Drop)
+			t.Errorf("Cookie %q: a gateway sets %v and drops %v, want %q", line, c.Set, c.Drop, all)
 		}
 	}
 	// A bouncer that drops all cookies does not set the rest of them again.
 	if c := (Changes{Drop: []string{"Cookie"}}).KeepSession([]string{ours + "; z=1"}); len(c.Set) != 0 || !slices.Equal(c.Drop, []string{"Cookie"}) {
-		t.Errorf("where cookies are dropped, a gateway sets %v, drops %v", c.Set, c.Drop)
+		t.Errorf("if cookies are dropped, a gateway sets %v and drops %v, want only the drop", c.Set, c.Drop)
 	}
 	o := Outgoing{Names: DefaultNames(), Client: http.Header{"Cookie": {ours, "a=1", host + "; b=2"}}}
 	if got := o.Map()["Cookie"]; !slices.Equal(got, []string{"a=1", "b=2"}) {
-		t.Errorf("several lines go on as %q", got)
+		t.Errorf("several lines are forwarded as %q, want a=1 and b=2", got)
 	}
 	answer, set := http.Header{}, []string{"a=1; Path=/", ours + "; Path=/; Domain=example.com", host + "; Secure; Path=/", "gatehouse=; Max-Age=0", "b=gatehouse"}
 	CopyAnswer(answer, http.Header{"Set-Cookie": set})
 	if got := answer["Set-Cookie"]; !slices.Equal(got, []string{"a=1; Path=/", "gatehouse=; Max-Age=0", "b=gatehouse"}) || len(set) != 5 || set[1][0] != 'g' {
-		t.Errorf("set at the client: %q", got)
+		t.Errorf("the client gets %q, want only cookies of the application", got)
 	}
 	answer = http.Header{}
 	CopyAnswer(answer, http.Header{"Set-Cookie": {ours}})
 	if _, there := answer["Set-Cookie"]; there {
-		t.Errorf("set at the client: %v", answer)
+		t.Errorf("the client gets %v, want no cookie", answer)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// The application gets reserved fields from the bouncer only, in no spelling from the client.
 func TestOutgoingHeaderDropsReservedFields(t *testing.T) {
 	o := Outgoing{Names: DefaultNames(), Client: http.Header{
 		"X-Auth-Request-User": {"root"}, "X_auth_request_user": {"root"}, "X.auth.request.user": {"root"},
@@ -17,13 +18,14 @@ func TestOutgoingHeaderDropsReservedFields(t *testing.T) {
 	got := o.Map()
 	delete(got, "User-Agent")
 	if len(got) != 4 || got.Get("Accept") != "text/html" || got["Api_key"][0] != "kept" || len(got["X-Custom"]) != 2 {
-		t.Errorf("upstream gets %v", got)
+		t.Errorf("the application gets %v, want 3 fields of the client and the user", got)
 	}
 	if u := got["X-Auth-Request-User"]; len(u) != 1 || u[0] != "alice" {
-		t.Errorf("the identity upstream is %v, want exactly ours", u)
+		t.Errorf("the application gets the user %v, want alice", u)
 	}
 }
 
+// A client cannot make the bouncer remove a reserved field by naming it in Connection.
 func TestConnectionMayNotNameReservedFields(t *testing.T) {
 	for _, tc := range []struct {
 		value string
@@ -47,7 +49,7 @@ func TestConnectionMayNotNameReservedFields(t *testing.T) {
 		{"Content_Length", false},
 	} {
 		if _, ok := DefaultNames().ConnectionNames(http.Header{"Connection": {tc.value}}); ok != tc.ok {
-			t.Errorf("Connection: %s: taken %v, want %v", tc.value, ok, tc.ok)
+			t.Errorf("Connection: %s is accepted: %v, want %v", tc.value, ok, tc.ok)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// The address of the client comes from X-Forwarded-For only as far as trusted proxies wrote it.
 func TestClientAddress(t *testing.T) {
 	trusted, err := ParseProxies([]string{"10.0.0.0/8", "::1", "192.0.2.7"})
 	if err != nil {
@@ -25,10 +26,10 @@ func TestClientAddress(t *testing.T) {
 	} {
 		peer := netip.MustParseAddr(tc.peer).Unmap()
 		if got := trusted.ClientOf(peer, http.Header{"X-Forwarded-For": tc.xff}).String(); got != tc.want {
-			t.Errorf("peer %s, X-Forwarded-For %v: client %s, want %s", tc.peer, tc.xff, got, tc.want)
+			t.Errorf("ClientOf(%s) with X-Forwarded-For %v = %s, want %s", tc.peer, tc.xff, got, tc.want)
 		}
 	}
 	if _, err := ParseProxies([]string{"10.0.0.0/33"}); err == nil {
-		t.Error("a malformed CIDR was taken")
+		t.Error("ParseProxies(10.0.0.0/33): no error")
 	}
 }

@@ -17,6 +17,7 @@ func decode(t testing.TB, s string) value.Value {
 	return v
 }
 
+// Controls see the requests of all providers in one form.
 func TestParse(t *testing.T) {
 	for name, tc := range map[string]struct{ path, version, body, want string }{
 		"chat": {
@@ -56,7 +57,7 @@ func TestParse(t *testing.T) {
 	} {
 		r, bad := Parse(Source{Path: tc.path, AnthropicVersion: tc.version}, decode(t, tc.body))
 		if bad != nil || (r != nil) != (tc.want != "") {
-			t.Errorf("%s: recognised: %v %v", name, r, bad)
+			t.Errorf("%s: Parse = %v %v, want a request: %v", name, r, bad, tc.want != "")
 			continue
 		}
 		if r == nil {
@@ -68,6 +69,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The estimate of tokens is at least the real number, and not far above it.
 func TestEstimate(t *testing.T) {
 	words := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 100) // 1001 tokens in cl100k
 	est := func(content string) int64 {
@@ -76,29 +78,30 @@ func TestEstimate(t *testing.T) {
 		return r.Estimated
 	}
 	if n := est(`"` + words + `"`); n < 1001 || n > 1250 {
-		t.Errorf("English: %d", n)
+		t.Errorf("1001 tokens of English: %d, want 1001 to 1250", n)
 	}
 	if n := est(`"` + strings.Repeat("漢", 100) + `"`); n < 80 || n > 200 {
-		t.Errorf("Chinese: %d", n)
+		t.Errorf("100 Chinese characters: %d, want 80 to 200", n)
 	}
 	picture := `[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo` + strings.Repeat("A", 100_000) + `"}}]`
 	if n := est(picture); n < perMedia || n > 2*perMedia {
-		t.Errorf("a picture: %d", n)
+		t.Errorf("a picture: %d, want %d to %d", n, perMedia, 2*perMedia)
 	}
 	plain, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[]}`))
 	tools, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","description":"`+words+`"}}]}`))
 	if tools.Estimated < plain.Estimated+1000 {
-		t.Errorf("tools are not counted: %d", tools.Estimated)
+		t.Errorf("with tools: %d, want at least 1000 more than %d", tools.Estimated, plain.Estimated)
 	}
 }
 
+// The meter reads the cost of an answer, however it is cut: what the provider reports, or an estimate.
 func TestMeter(t *testing.T) {
 	const chunk = `{"id":"c","choices":[{"index":0,"delta":{"content":"Hello there, you "}}],"usage":null}`
 	for name, tc := range map[string]struct {
-		events bool
-		body   string
-		want   int64
-		told   bool
+		events   bool
+		body     string
+		want     int64
+		reported bool
 	}{
 		"chat":          {false, `{"choices":[{"message":{"content":"{\"usage\":{\"total_tokens\":1}}"}}],"usage":{"prompt_tokens":11,"completion_tokens":31,"total_tokens":42}}`, 42, true},
 		"anthropic":     {false, `{"content":[{"type":"tool_use","input":{"usage":{"input_tokens":0,"output_tokens":1}}}],"usage":{"input_tokens":5,"cache_read_input_tokens":10,"output_tokens":20}}`, 35, true},
@@ -117,14 +120,14 @@ func TestMeter(t *testing.T) {
 			for at := 0; at < len(tc.body); at += size {
 				_, _ = m.Write([]byte(tc.body[at:min(at+size, len(tc.body))]))
 			}
-			if got, told := m.Cost().Total(100), m.Cost().Reported; got != tc.want || told != tc.told {
-				t.Errorf("%s in pieces of %d: %d %v, want %d %v", name, size, got, told, tc.want, tc.told)
+			if got, reported := m.Cost().Total(100), m.Cost().Reported; got != tc.want || reported != tc.reported {
+				t.Errorf("%s in pieces of %d: %d tokens, reported %v, want %d %v", name, size, got, reported, tc.want, tc.reported)
 			}
 		}
 	}
 }
 
-// TestMeterFindsTheEnd: a stream is over at the empty line after its last event, neither earlier
+// TestMeterFindsTheEnd checks that a stream is over at the empty line after its last event, neither earlier
 // nor because of text that the model writes.
 func TestMeterFindsTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -136,7 +139,7 @@ func TestMeterFindsTheEnd(t *testing.T) {
 		"chat, CR and LF":    {true, "data: {}\r\n\r\ndata: [DONE]\r\n\r\n", true},
 		"messages":           {true, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", true},
 		"responses":          {true, "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}}\n\n", true},
-		"only said":          {true, "data: {\"delta\":{\"content\":\"data: [DONE]\\n\\n\"}}\n\n", false},
+		"in a text":          {true, "data: {\"delta\":{\"content\":\"data: [DONE]\\n\\n\"}}\n\n", false},
 		"a longer word":      {true, "data: [DONE] or not\n\nevent: message_stop_soon\n\n", false},
 		"the usage to come":  {true, "event: response.completed\ndata: {\"response\":{\"usage\":{", false},
 		"not a stream":       {false, "data: [DONE]\n\n", false},
@@ -145,12 +148,12 @@ func TestMeterFindsTheEnd(t *testing.T) {
 		m := NewMeter("gpt-4", tc.events)
 		for _, c := range []byte(tc.body) {
 			if m.Over() && c != '\n' {
-				t.Errorf("%s: over before its end", name)
+				t.Errorf("%s: over before its end, at %q", name, c)
 			}
 			_, _ = m.Write([]byte{c})
 		}
 		if m.Over() != tc.over {
-			t.Errorf("%s: over is %v", name, m.Over())
+			t.Errorf("%s: over = %v, want %v", name, m.Over(), tc.over)
 		}
 	}
 }

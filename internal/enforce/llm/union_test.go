@@ -22,8 +22,8 @@ func png(n int) string {
 
 var model = Source{Model: true, Texts: true}
 
-// shown returns all that controls see of a body: messages and texts.
-func shown(t testing.TB, src Source, body string) (*Request, string) {
+// textsOf returns a body as controls see it: the request, and all its texts.
+func textsOf(t testing.TB, src Source, body string) (*Request, string) {
 	t.Helper()
 	r, bad := Parse(src, decode(t, body))
 	if bad != nil {
@@ -94,17 +94,17 @@ func TestControlsSeeAllTexts(t *testing.T) {
 		"a picture where none is":  `{"model":"m","messages":[{"role":"user","content":"data:image/png;base64,` + png(3) + ` X"}]}`,
 		"reasoning of a tool call": `{"model":"m","input":[{"type":"reasoning","summary":[{"type":"summary_text","text":"X"}]}]}`,
 	} {
-		_, texts := shown(t, model, strings.ReplaceAll(body, "X", secret))
+		_, texts := textsOf(t, model, strings.ReplaceAll(body, "X", secret))
 		if !strings.Contains(strings.ReplaceAll(texts, "_", " "), secret) {
-			t.Errorf("%s: controls are not shown it: %s", name, texts)
+			t.Errorf("%s: controls see %s, want the text", name, texts)
 		}
 		long := strings.Repeat("word and word ", 400)
 		if !strings.Contains(body, "X") || strings.Contains(body, "data:image/png;base64,X") {
 			continue
 		}
-		r, _ := shown(t, model, strings.ReplaceAll(body, "X", long))
+		r, _ := textsOf(t, model, strings.ReplaceAll(body, "X", long))
 		if r.Estimated < 1200 {
-			t.Errorf("%s: is not in the estimate: %d", name, r.Estimated)
+			t.Errorf("%s: %d tokens estimated for a long text, want at least 1200", name, r.Estimated)
 		}
 	}
 }
@@ -139,12 +139,12 @@ func TestUnionProperty(t *testing.T) {
 			return
 		}
 		if texts := string(r.Texts.AppendJSON(nil)); !strings.Contains(texts, secret) {
-			t.Fatalf("%s shows %s", value.Object(list...).AppendJSON(nil), texts)
+			t.Fatalf("%s: controls see %s, want the text", value.Object(list...).AppendJSON(nil), texts)
 		}
 	})
 }
 
-// TestDecoysAreNotTrusted: if a body has two prompts, a role of system is not trusted.
+// TestDecoysAreNotTrusted checks that the role of system counts as user if a body has two prompts.
 func TestDecoysAreNotTrusted(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}`:                  "system user",
@@ -164,12 +164,13 @@ func TestDecoysAreNotTrusted(t *testing.T) {
 			roles = append(roles, role)
 		}
 		if got := strings.Join(roles, " "); got != want {
-			t.Errorf("%s: %s, want %s", body, got, want)
+			t.Errorf("%s: roles %s, want %s", body, got, want)
 		}
 	}
 }
 
-// TestNoSecondReading: a known member in another case may be read by another decoder.
+// TestNoSecondReading checks that a known member in another letter case is refused: another decoder
+// may read it.
 func TestNoSecondReading(t *testing.T) {
 	for _, body := range []string{
 		`{"Messages":[{"role":"user","content":"x"}]}`, `{"model":"m","MESSAGES":[],"prompt":"hi"}`, `{"messages":[],"Max_Tokens":9}`, `{"messages":[],"N":100}`,
@@ -180,7 +181,7 @@ func TestNoSecondReading(t *testing.T) {
 	} {
 		for _, src := range []Source{{}, model} {
 			if r, bad := Parse(src, decode(t, body)); bad == nil {
-				t.Errorf("%s is read as %s", body, r.Doc().AppendJSON(nil))
+				t.Errorf("%s is read as %s, want an error", body, r.Doc().AppendJSON(nil))
 			}
 		}
 	}
@@ -189,12 +190,12 @@ func TestNoSecondReading(t *testing.T) {
 		`{"messages":[{"role":"assistant","content":[{"type":"tool_use","input":{"Type":"x","Text":"y"}}]}],"metadata":{"N":1,"Model":"x"}}`,
 	} {
 		if _, bad := Parse(model, decode(t, body)); bad != nil {
-			t.Errorf("%s: %v", body, bad)
+			t.Errorf("%s: %v, want no error", body, bad)
 		}
 	}
 	// What is not for a model stays unread, whatever its members are called.
 	if r, bad := Parse(Source{}, decode(t, `{"Name":"x","N":"4","Text":"y","Input":"z"}`)); r != nil || bad != nil {
-		t.Errorf("%v %v", r, bad)
+		t.Errorf("a request to no model is read as %v %v, want nothing", r, bad)
 	}
 }
 
@@ -252,11 +253,11 @@ func TestLimits(t *testing.T) {
 	} {
 		r, bad := Parse(Source{}, decode(t, body))
 		if bad != nil || r.MaxTokens != want {
-			t.Errorf("%s: %+v %v, want %d", body, r, bad, want)
+			t.Errorf("%s: %+v %v, want at most %d tokens", body, r, bad, want)
 		}
 	}
 	if r, bad := Parse(Source{Path: "/v1/images/generations"}, decode(t, `{"prompt":"a gate","n":10}`)); bad != nil || r.MaxTokens != -1 || r.Choices != 10 {
-		t.Errorf("pictures: %+v %v", r, bad)
+		t.Errorf("ten pictures: %+v %v, want 10 choices without a limit of tokens", r, bad)
 	}
 	for _, body := range []string{
 		`{"messages":[],"max_tokens":"10"}`, `{"messages":[],"n":"3"}`, `{"messages":[],"n":0}`, `{"messages":[],"n":-4}`, `{"messages":[],"max_tokens":1.5}`, `{"messages":[],"max_tokens":true}`,
@@ -265,12 +266,12 @@ func TestLimits(t *testing.T) {
 		`{"contents":[],"generationConfig":{"thinkingConfig":{"thinkingBudget":"9"}}}`, `{"requests":[{"params":{"messages":[],"max_tokens":"5"}}]}`,
 	} {
 		if r, bad := Parse(Source{}, decode(t, body)); bad == nil {
-			t.Errorf("%s: %+v", body, r)
+			t.Errorf("%s: %+v, want an error", body, r)
 		}
 	}
 }
 
-// TestMedia: media are left out in the places for media, and nowhere else.
+// TestMedia checks that media count as media in the places for media, and nowhere else.
 func TestMedia(t *testing.T) {
 	for _, tc := range []struct {
 		at   place
@@ -299,37 +300,38 @@ func TestMedia(t *testing.T) {
 		{place{"image_url", "url"}, "DATA:image/png;base64," + png(20), false},
 	} {
 		if got := isMedia(tc.at, tc.text); got != tc.want {
-			t.Errorf("%v %.60s: %v", tc.at, tc.text, got)
+			t.Errorf("isMedia(%v, %.60s) = %v, want %v", tc.at, tc.text, got, tc.want)
 		}
 	}
 }
 
-// TestReduce: a document without its media has the same meaning.
+// TestReduce checks that a document without its media has the same meaning, and that they can be put
+// back. Text is never taken for media.
 func TestReduce(t *testing.T) {
 	big := png(3 << 20)
 	body := `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + big + `"}},{"type":"text","text":"hi \"there\" \\"},` +
 		`{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"` + strings.ReplaceAll(big, "/", `\/`) + `"}}]}],"images":["` + big + `"]}`
 	small, cut, err := Reduce(strings.NewReader(body), 1<<20)
 	if err != nil || cut != 3 || len(small) > 64<<10 {
-		t.Fatalf("%d bytes, %d cut: %v", len(small), cut, err)
+		t.Fatalf("Reduce: %d bytes, %d cut, %v, want 3 cut", len(small), cut, err)
 	}
 	whole, bad1 := Parse(model, decode(t, body))
 	short, bad2 := Parse(model, decode(t, string(small)))
 	if bad1 != nil || bad2 != nil || !value.Identical(whole.Doc(), short.Doc()) {
-		t.Errorf("%.300s\n%.300s", whole.Doc().AppendJSON(nil), short.Doc().AppendJSON(nil))
+		t.Errorf("the whole and the reduced document differ:\n%.300s\n%.300s", whole.Doc().AppendJSON(nil), short.Doc().AppendJSON(nil))
 	}
 	doc, cuts, err := Excise(strings.NewReader(body), 1<<20, "mark")
 	var whole2 strings.Builder
 	if err != nil || len(cuts) != 3 || len(doc) > 2000 {
-		t.Fatalf("%d bytes, %v: %v", len(doc), cuts, err)
+		t.Fatalf("Excise: %d bytes, %v, %v, want 3 cuts", len(doc), cuts, err)
 	}
 	if err := Splice(&whole2, doc, "mark", cuts, strings.NewReader(body)); err != nil || whole2.String() != body {
-		t.Errorf("spliced: %d bytes of %d: %v", whole2.Len(), len(body), err)
+		t.Errorf("Splice: %d bytes, %v, want the %d of the document", whole2.Len(), err, len(body))
 	}
 	whole2.Reset()
 	gone := bytes.Replace(doc, placeholder("mark", 1), []byte("gone"), 1)
 	if err := Splice(&whole2, gone, "mark", cuts, strings.NewReader(body)); err != nil || len(body)-whole2.Len() != int(cuts[1].To-cuts[1].From)-4 {
-		t.Errorf("spliced without one: %d bytes of %d: %v", whole2.Len(), len(body), err)
+		t.Errorf("Splice without one of the media: %d bytes of %d, %v", whole2.Len(), len(body), err)
 	}
 	for name, body := range map[string]string{
 		"text":             `{"prompt":"` + strings.Repeat("word ", 1<<18) + `"}`,
@@ -341,28 +343,28 @@ func TestReduce(t *testing.T) {
 		"many":             `[` + strings.Repeat(`1,`, 1<<20) + `1]`,
 	} {
 		if _, _, err := Reduce(strings.NewReader(body), 1<<20); !errors.Is(err, ErrTooMuchText) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want ErrTooMuchText", name, err)
 		}
 	}
 	for _, body := range []string{`{"images":["` + big, strings.Repeat("[", 1000)} {
 		if _, _, err := Reduce(strings.NewReader(body), 1<<20); err == nil {
-			t.Errorf("%.20s: no error", body)
+			t.Errorf("Reduce(%.20s): no error", body)
 		}
 	}
 }
 
-// TestReduceKeepsAllElse: a document without media stays as it is.
-func TestReduceKeepsAllElse(t *testing.T) {
+// TestReduceKeepsTheRest checks that a document without media stays as it is.
+func TestReduceKeepsTheRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.StringMatching(`([{}\[\]":,\\a-z ]|"[a-z]*"){0,40}`).Draw(t, "body")
 		if out, cut, err := Reduce(strings.NewReader(body), 1<<20); err == nil && (string(out) != body || cut != 0) {
-			t.Fatalf("%q became %q", body, out)
+			t.Fatalf("Reduce(%q) = %q with %d cut, want it unchanged", body, out, cut)
 		}
 	})
 }
 
-// FuzzParse: no body breaks the reader, a reduced body is read alike, and nothing that Go's decoder
-// would take for a prompt is overlooked.
+// FuzzParse checks that no body breaks the reader, that a short body is not reduced, and that controls
+// see everything that Go's decoder would take for a prompt.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"m","messages":[{"role":"user","content":"x"}]}`, `{"Messages":[]}`, `{"contents":[{"parts":[{"text":"x"}]}]}`, `{"requests":[{"params":{"prompt":"x"}}]}`,
@@ -378,13 +380,13 @@ func FuzzParse(f *testing.F) {
 		whole, bad := Parse(model, doc)
 		small, _, err := Reduce(bytes.NewReader(data), 1<<20)
 		if err != nil || !bytes.Equal(small, data) && len(data) < longString {
-			t.Fatalf("reduced: %q %v", small, err)
+			t.Fatalf("Reduce(%q) = %q %v, want it unchanged", data, small, err)
 		}
 		if bad != nil {
 			return
 		}
 		if whole.Estimated < 0 || whole.MaxTokens < -1 || whole.Choices < 1 {
-			t.Fatalf("%+v", whole)
+			t.Fatalf("%q: %+v, want no negative figures", data, whole)
 		}
 		var into struct{ Messages, Prompt, Input, System any }
 		if json.Unmarshal(data, &into) != nil {
@@ -393,7 +395,7 @@ func FuzzParse(f *testing.F) {
 		texts := string(whole.Texts.AppendJSON(nil))
 		for _, v := range []any{into.Messages, into.Prompt, into.Input, into.System} {
 			if s, is := v.(string); is && len(s) > 8 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz ") == "" && !strings.Contains(texts, s) {
-				t.Fatalf("%q is overlooked in %s", s, texts)
+				t.Fatalf("controls see %s, want %q", texts, s)
 			}
 		}
 	})
@@ -412,7 +414,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// TestModelInThePath: the path's model counts if the body names none. If the provider uses the
+// TestModelInThePath checks that the path's model counts if the body names none. If the provider uses the
 // path's model, another one in the body makes the model unknown.
 func TestModelInThePath(t *testing.T) {
 	for _, tc := range []struct{ path, body, want string }{
@@ -429,7 +431,7 @@ func TestModelInThePath(t *testing.T) {
 	} {
 		r, bad := Parse(Source{Path: tc.path, Model: true}, decode(t, tc.body))
 		if bad != nil || r.Model != tc.want {
-			t.Errorf("%s %s: %q %v, want %q", tc.path, tc.body, r.Model, bad, tc.want)
+			t.Errorf("%s %s: model %q %v, want %q", tc.path, tc.body, r.Model, bad, tc.want)
 		}
 	}
 }

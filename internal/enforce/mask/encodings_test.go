@@ -139,7 +139,7 @@ func readable(s string) string {
 	return b.String()
 }
 
-// sink keeps its output.
+// sink collects output.
 type sink struct{ out strings.Builder }
 
 func (s *sink) take(p []byte) error { s.out.Write(p); return nil }
@@ -193,8 +193,8 @@ func escapedUnit(r rune) string {
 	return escaped(hi) + escaped(lo)
 }
 
-// TestNothingIsReadable: personal data is unreadable however it is written, wherever it is and
-// however the answer is cut; and cuts change nothing.
+// TestNothingIsReadable checks that personal data is unreadable however it is written, wherever it is
+// and however the answer is cut, and that cuts change nothing.
 func TestNothingIsReadable(t *testing.T) {
 	full := fulltest.Run()
 	n := 0
@@ -205,7 +205,7 @@ func TestNothingIsReadable(t *testing.T) {
 				body := where.body(write(secret))
 				want := readable(secret)
 				if !strings.Contains(readable(body), want) {
-					t.Fatalf("the test cannot read %q in %q", secret, body)
+					t.Fatalf("readable(%q) has no %q: the test cannot find it", body, secret)
 				}
 				masked := func(cuts ...int) (string, error) {
 					var s sink
@@ -222,11 +222,11 @@ func TestNothingIsReadable(t *testing.T) {
 				}
 				whole, failed := masked()
 				if strings.Contains(readable(whole), want) {
-					t.Errorf("%s, %s: %q became %q", place, writing, body, whole)
+					t.Errorf("%s, %s: %q became %q, want %q unreadable", place, writing, body, whole, secret)
 					continue
 				}
 				if failed != nil && !strings.Contains(place, "JSON") {
-					t.Errorf("%s, %s: %q: %v", place, writing, body, failed)
+					t.Errorf("%s, %s: %q: %v, want no error", place, writing, body, failed)
 				}
 				step := 1
 				if !full {
@@ -234,7 +234,7 @@ func TestNothingIsReadable(t *testing.T) {
 				}
 				for cut := 1 + n%step; cut < len(body); cut += step {
 					if got, err := masked(cut); got != whole || (err == nil) != (failed == nil) {
-						t.Fatalf("%s, %s, cut at %d: %q became %q, whole %q (%v)", place, writing, cut, body, got, whole, err)
+						t.Fatalf("%s, %s, cut at %d: %q became %q %v, want %q as in one piece", place, writing, cut, body, got, err, whole)
 					}
 				}
 			}
@@ -243,7 +243,7 @@ func TestNothingIsReadable(t *testing.T) {
 	t.Logf("%d bodies", n)
 }
 
-// TestOverPieces: a text that continues from one piece to the next is read as one.
+// TestOverPieces checks that a text that continues from one piece to the next is read as one.
 func TestOverPieces(t *testing.T) {
 	delta := func(s string) string { return `{"choices":[{"index":0,"delta":{"content":` + quote(s) + `}}]}` }
 	for place, where := range map[string]struct {
@@ -278,7 +278,7 @@ func TestOverPieces(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := s.out.String()
-				var left string
+				var text string
 				for line := range strings.Lines(got) {
 					line = strings.TrimPrefix(strings.Trim(line, "\r\n\x1e "), "data:")
 					var doc map[string]any
@@ -286,18 +286,19 @@ func TestOverPieces(t *testing.T) {
 						line = fmt.Sprint(doc)
 						line = strings.NewReplacer("map[", "", "choices:", "", "delta:", "", "content:", "", "index:0", "", "response:", "").Replace(line)
 					}
-					left += line
+					text += line
 				}
-				left = strings.NewReplacer("data:", "", "[", "", "]", "", "\r", "").Replace(left)
-				if strings.Contains(readable(left), readable(secret)) {
-					t.Errorf("%s: %q became %q", place, body, got)
+				text = strings.NewReplacer("data:", "", "[", "", "]", "", "\r", "").Replace(text)
+				if strings.Contains(readable(text), readable(secret)) {
+					t.Errorf("%s: %q became %q, want %q unreadable", place, body, got, secret)
 				}
 			}
 		}
 	}
 }
 
-// TestCardsAsNumbers: JSON numbers that are card numbers, in any spelling; and others.
+// TestCardsAsNumbers checks that JSON numbers that are card numbers are masked in any spelling, and
+// other numbers are not.
 func TestCardsAsNumbers(t *testing.T) {
 	for number, hidden := range map[string]bool{
 		"4111111111111111": true, "4111111111111111.0": true, "4111111111111111.000": true, "4.111111111111111e15": true, "4.111111111111111E+15": true,
@@ -322,12 +323,12 @@ func TestCardsAsNumbers(t *testing.T) {
 				continue // a text may end a sentence with a point, or begin decimals with a zero
 			}
 			if err != nil || (got != body) != hidden {
-				t.Errorf("%s in %s: %s (%v)", number, place, got, err)
+				t.Errorf("%s in %s: %s (%v), want it masked: %v", number, place, got, err, hidden)
 			}
 		}
 		event := "data: {\"n\":" + number + "}\n\n"
 		if got := stream(t, r, event, 7); (got != event) != hidden {
-			t.Errorf("%s in an event: %s", number, got)
+			t.Errorf("%s in an event: %s, want it masked: %v", number, got, hidden)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// TestPathsInEvents: next to masked members, nothing in an event repeats what they contain: it is
+// TestPathsInEvents checks that nothing in an event repeats what its masked members contain. It is
 // removed, or the event is an error.
 func TestPathsInEvents(t *testing.T) {
 	const doc = `{"ssn":"canary-1","n":1}`

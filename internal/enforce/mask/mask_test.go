@@ -16,6 +16,7 @@ import (
 // testKey is the key for hashes.
 var testKey = masking.HashKey("a key of 32 bytes for tests only")
 
+// rules returns the masks of paths; "path=strategy", or "path" for redact.
 func rules(t testing.TB, list ...string) *Rules {
 	t.Helper()
 	var masks []masking.MaskRule
@@ -46,14 +47,15 @@ var secrets = map[pii.Kind][]string{
 	pii.Phones:    {"call (415) 555-2671 now", "+44 20 7946 0958", "tel. 4155552671, thanks"},
 }
 
-// TestTextInPieces: the result is the same for any pieces, and no byte outside a mask changes.
+// TestTextInPieces checks that the result is the same for any pieces, and no byte outside a mask
+// changes.
 func TestTextInPieces(t *testing.T) {
 	for kind, texts := range secrets {
 		for _, text := range texts {
 			r := rules(t, everything...)
 			want := string(r.Text([]byte(text)))
 			if want == text || !strings.Contains(want, "[redacted]") {
-				t.Errorf("%s: %q is not found", kind, text)
+				t.Errorf("%s: %q became %q, want it masked", kind, text, want)
 			}
 			for size := 1; size <= len(text); size++ {
 				for first := 0; first <= len(text); first++ {
@@ -67,7 +69,7 @@ func TestTextInPieces(t *testing.T) {
 						next = min(next, len(text))
 						_, _ = s.Write([]byte(text[at:next]))
 						if held := len(s.text) - s.from; held > 600 {
-							t.Fatalf("%d bytes are held", held)
+							t.Fatalf("%s: %d bytes wait, want at most 600", kind, held)
 						}
 						at = next
 					}
@@ -81,6 +83,7 @@ func TestTextInPieces(t *testing.T) {
 	}
 }
 
+// The same holds for texts that are put together at random.
 func TestResultIsIndependentOfPieces(t *testing.T) {
 	words := []string{
 		"4111", "1111", " ", "-", "@", ".", "com", "bea", "example", "Ann", "Smith", "Street", "12", "123", "45", "6789", "SSN", ": ", "+", "(", ")", "0", "55", "\n", ",", "diabetes",
@@ -112,6 +115,8 @@ func TestResultIsIndependentOfPieces(t *testing.T) {
 	})
 }
 
+// A mask in JSON keeps the document valid, and its other bytes. A document that cannot be read is an
+// error.
 func TestJSON(t *testing.T) {
 	for _, tc := range []struct{ masks, doc, want string }{
 		{"pii:emails", `{"a": "x bea@example.com y", "b": [1, "bea@example.com"]}`, `{"a": "x [redacted] y", "b": [1, "[redacted]"]}`},
@@ -132,7 +137,7 @@ func TestJSON(t *testing.T) {
 		got, err := r.JSON([]byte(tc.doc))
 		if strings.Contains(tc.masks, "hash") {
 			if len(got) != len(tc.want) || !strings.HasPrefix(string(got), `["sha256:`) {
-				t.Errorf("%s", got)
+				t.Errorf("%s on %s: %s, want a hash", tc.masks, tc.doc, got)
 			}
 			continue
 		}
@@ -151,29 +156,29 @@ func TestJSON(t *testing.T) {
 				}
 			}
 			if err := s.Close(); err != nil || string(out) != tc.want {
-				t.Errorf("%s in pieces of %d: %s %v", tc.doc, size, out, err)
+				t.Errorf("%s in pieces of %d: %s %v, want %s", tc.doc, size, out, err, tc.want)
 			}
 		}
 	}
 	for _, bad := range []string{`{`, `bea@example.com`, `{"a":bea}`, `"a`, `[1,]`, `{"a":1} {"b":2}`, "\xff", `{'a':1}`} {
 		if out, err := rules(t, "pii:emails").JSON([]byte(bad)); err == nil {
-			t.Errorf("%q was taken: %q", bad, out)
+			t.Errorf("JSON(%q) = %q, want an error", bad, out)
 		}
 	}
 	for _, bad := range []string{`bea@example.com`, `{"a":bea}`, `"a`, "\xff", `{'a':1}`, `"` + strings.Repeat("a", MaxHeld+1)} {
 		s := rules(t, "pii:emails").JSONTo(func(p []byte) error {
 			if strings.Contains(string(p), "bea") {
-				t.Errorf("%q passed", p)
+				t.Errorf("%q passes, want nothing of bea", p)
 			}
 			return nil
 		})
 		_, err := s.Write([]byte(bad))
 		if cerr := s.Close(); err == nil && cerr == nil {
-			t.Errorf("%q was taken in pieces", bad)
+			t.Errorf("%.40q in pieces: no error", bad)
 		}
 	}
-	if _, err := New([]masking.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
-		t.Error("an unknown category is no error")
+	if _, err := New([]rego.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
+		t.Error("an unknown category: no error")
 	}
 }
 
@@ -260,9 +265,8 @@ var shapes = map[string]struct {
 	"unknown": {func(s string) string { return "data: {\"delta\":" + quote(s) + "}\n\n" }, ""},
 }
 
-// TestEventsInPieces: for each kind of personal data and each format of streams, with deltas split
-// at every position and the stream's bytes too: nothing passes, and what is outside a mask stays as
-// it was.
+// TestEventsInPieces checks, for each kind of personal data and each format of streams, that nothing
+// passes and everything outside a mask stays as it was, with deltas and bytes split at every position.
 func TestEventsInPieces(t *testing.T) {
 	for name, sh := range shapes {
 		for kind, texts := range secrets {
@@ -306,32 +310,33 @@ func TestEventsInPieces(t *testing.T) {
 	}
 }
 
+// An event without personal data keeps its bytes.
 func TestEventsKeepTheirBytes(t *testing.T) {
 	in := ": hello\n\nid: 7\nevent: x\nretry: 10\ndata: {\"choices\" : [ {\"index\":0,\"delta\":{\"content\":\"Hi \\u00e9 \"}} ]}\n\n" +
 		"data: one\ndata: two\n\ndata: [DONE]\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{\"text\":\"word\"}}\r\n\r\n"
 	for size := 1; size <= len(in); size++ {
 		if got := stream(t, rules(t, everything...), in, size); got != in {
-			t.Fatalf("in pieces of %d: %q", size, got)
+			t.Fatalf("in pieces of %d: %q, want it unchanged", size, got)
 		}
 	}
 	// Two concurrent answers are two texts.
 	in = chatEvent(0, "bea@exa") + chatEvent(1, "4111 1111") + chatEvent(0, "mple.com ") + chatEvent(1, " 1111 1111.")
 	if got := textOf(t, stream(t, rules(t, everything...), in, len(in))); got != "[redacted][redacted] ." {
-		t.Errorf("two answers: %q", got)
+		t.Errorf("two concurrent answers: %q, want [redacted][redacted] .", got)
 	}
 	// By the names of members, paths and numbers.
 	in = "data: {\"ssn\":\"123456789\",\"n\":4111111111111111,\"secret\":{\"a\":1},\"x\":\"y\"}\n\n"
 	if got, want := stream(t, rules(t, append(everything, "secret")...), in, 5), "data: {\"ssn\":\"[redacted]\",\"n\":\"[redacted]\",\"secret\":\"[redacted]\",\"x\":\"y\"}\n\n"; got != want {
-		t.Errorf("members: %q", got)
+		t.Errorf("members: %q, want %q", got, want)
 	}
 	s := rules(t, "secret").EventsTo(func([]byte) error { return nil })
 	if _, err := s.Write([]byte("data: secret text\n\n")); err == nil {
-		t.Error("a path on what is no JSON is no error")
+		t.Error("a path in an event without JSON: no error")
 	}
 }
 
-// TestEventsPassAtOnce: what cannot be personal data passes at once, and so does an answer's first
-// word.
+// TestEventsPassAtOnce checks that what cannot be personal data passes at once, and so does an
+// answer's first word.
 func TestEventsPassAtOnce(t *testing.T) {
 	for text, now := range map[string]bool{
 		"Hello": true, " The": true, "Sure": true, "Done. ": true, "Hi!": true, "": true,
@@ -341,20 +346,20 @@ func TestEventsPassAtOnce(t *testing.T) {
 		s := rules(t, everything...).EventsTo(func(p []byte) error { out += string(p); return nil })
 		_, _ = s.Write([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"))
 		if !strings.Contains(out, "assistant") {
-			t.Error("the beginning is held")
+			t.Error("the role of the answer waits, want it at once")
 		}
 		out = ""
 		_, _ = s.Write([]byte(chatEvent(0, text)))
 		if (out != "") != now {
-			t.Errorf("%q goes on at once: %v", text, out != "")
+			t.Errorf("%q passes at once: %v, want %v", text, out != "", now)
 		}
 		_, _ = s.Write([]byte(chatEvent(0, "odore@example.com is")))
 		_, _ = s.Write([]byte(chatEvent(0, " what")))
 		if now && text != "" && !strings.Contains(text, " ") && textOf(t, out) != text+"[redacted] is" && text != "Hi!" {
-			t.Errorf("%q: %q", text, textOf(t, out))
+			t.Errorf("%q: %q, want the address redacted", text, textOf(t, out))
 		}
 		if !strings.Contains(textOf(t, out), " is") || strings.Contains(textOf(t, out), "odore") {
-			t.Errorf("%q is held on: %q", text, out)
+			t.Errorf("%q: after more words %q passed, want \" is\" and no address", text, out)
 		}
 	}
 }
@@ -365,7 +370,6 @@ func BenchmarkJSON20k(b *testing.B) {
 		list = append(list, fmt.Sprintf(`{"id":%d,"name":"Order %d","email":"user%d@example.com","note":"Delivered to the front desk on Monday; the customer asked us to call (415) 555-%04d and pays with 4111 1111 1111 1111 next time, as agreed with the team in writing.","total":12.5,"tags":["a","b"],"created_at":"2026-05-01T12:00:00Z"}`, i, i, i, i))
 	}
 	doc := []byte("[" + strings.Join(list, ",") + "]")
-	doc = append(doc[:len(doc)-1:len(doc)-1], ']')
 	r := rules(b, everything...)
 	b.SetBytes(int64(len(doc)))
 	b.ReportMetric(float64(len(doc)), "doc-bytes")

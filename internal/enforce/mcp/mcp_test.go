@@ -17,6 +17,8 @@ func decode(t testing.TB, s string) value.Value {
 	return v
 }
 
+// Controls see the messages of all protocol versions in one form. A message that its headers
+// contradict, or that is not valid, is an error.
 func TestParse(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"drop","arguments":{"a":1}}}`
 	const called = `{"method":"tools/call","tool":"drop","arguments":{"a":1}}`
@@ -98,13 +100,13 @@ func TestParse(t *testing.T) {
 	} {
 		m, bad := Parse(decode(t, body), Headers{}, false)
 		if bad != nil || [2]bool{m.Harmless(), m.Known()} != want {
-			t.Errorf("%s: %v", body, bad)
+			t.Errorf("%s: %+v %v, want harmless and known %v", body, m, bad, want)
 		}
 	}
 }
 
-// TestNoSecondReading: a message that a decoder which ignores case would read differently is
-// ambiguous, and what an MCP server may take for a message must be a valid one.
+// TestNoSecondReading checks that a message is refused if a decoder that ignores case reads it
+// differently, and that what an MCP server may take for a message must be a valid one.
 func TestNoSecondReading(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop","arguments":{"a":1}}}`
 	for _, tc := range []struct {
@@ -148,34 +150,36 @@ func TestNoSecondReading(t *testing.T) {
 	} {
 		for server, want := range map[bool]bool{true: tc.here, false: tc.atOther} {
 			if m, bad := Parse(decode(t, tc.body), Headers{}, server); (bad != nil) != want {
-				t.Errorf("%s at a server %v: %+v %v", tc.body, server, m, bad)
+				t.Errorf("%s (at an MCP server: %v): %+v %v, want a refusal: %v", tc.body, server, m, bad, want)
 			}
 		}
 	}
 }
 
+// A list of tools keeps its bytes, without the tools that the caller may not call. A list that cannot
+// be read is an error.
 func TestFilterTools(t *testing.T) {
 	keep := func(name string) bool { return name != "drop" }
 	const list = `{"jsonrpc":"2.0", "id":1,"result":{"tools":[ {"name":"a","description":"x"}, {"name":"drop"} ,{"name":"b"}],"nextCursor":"c"}}`
 	out, tools, err := FilterTools([]byte(list), keep)
 	if want := `{"jsonrpc":"2.0", "id":1,"result":{"tools":[ {"name":"a","description":"x"},{"name":"b"}],"nextCursor":"c"}}`; err != nil || string(out) != want || len(tools) != 3 {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("FilterTools = %s %v, want %s and 3 tools", out, err, want)
 	}
 	if out, _, err := FilterTools([]byte("["+list+"]"), keep); err != nil || string(out) == "["+list+"]" {
-		t.Errorf("a list of answers: %s %v", out, err)
+		t.Errorf("a list of answers: %s %v, want it filtered", out, err)
 	}
 	for _, same := range []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"tools":[{"name":"drop"}]}}`, `{}`} {
 		if out, _, err := FilterTools([]byte(same), keep); err != nil || string(out) != same {
-			t.Errorf("%s: %s %v", same, out, err)
+			t.Errorf("FilterTools(%s) = %s %v, want it unchanged", same, out, err)
 		}
 	}
 	for _, bad := range []string{`{"result":{"tools":{}}}`, `{"result":{"tools":[{}]}}`, `{"result":{"tools":["drop"]}}`, `{"result":{"tools":[{"name":"a","Name":"drop"}]}}`, `{`} {
 		if out, _, err := FilterTools([]byte(bad), keep); err == nil {
-			t.Errorf("%s: %s", bad, out)
+			t.Errorf("FilterTools(%s) = %s, want an error", bad, out)
 		}
 	}
 	_, other, _ := FilterTools([]byte(`{"result":{"tools":[{"description":"x","name":"a"},{"name":"a","description":"y"}]}}`), keep)
 	if other[0].Digest != tools[0].Digest || other[1].Digest == tools[0].Digest {
-		t.Errorf("digests: %v %v", tools, other)
+		t.Errorf("the digests are %v and %v, want equal ones for equal tools alone", tools, other)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// A schema declares which headers repeat which arguments. A schema with a bad declaration declares none.
 func TestParamsOf(t *testing.T) {
 	many := func(n int) string {
 		var list []string
@@ -32,10 +33,10 @@ func TestParamsOf(t *testing.T) {
 		"a name of any sort": {`{"properties":{"a":{"type":"boolean","x-mcp-header":"x.Y_z"}}}`, "[{x.y_z [a]}]"},
 	} {
 		if got := fmt.Sprint(paramsOf(decode(t, tc.schema))); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
+			t.Errorf("%s: paramsOf = %s, want %s", name, got, tc.want)
 		}
 	}
 	if n := len(paramsOf(decode(t, many(maxParams)))); n != maxParams {
-		t.Errorf("%d parameters", n)
+		t.Errorf("%d parameters, want %d", n, maxParams)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// marked shows what is found in a text: [kind:text].
+// marked returns a text with brackets around what is found in it.
 func marked(set Set, text string) string {
 	spans, _ := set.Scan(nil, []byte(text), 0, true)
 	var out strings.Builder
@@ -18,6 +18,7 @@ func marked(set Set, text string) string {
 	return out.String() + text[at:]
 }
 
+// Each detector finds what it must find, and nothing else.
 func TestScan(t *testing.T) {
 	for kind, lines := range map[Kind]string{
 		Emails: `
@@ -113,8 +114,8 @@ on Main Street
 	}
 }
 
-// TestScanOverLines: text that continues after the end of a line is found as one, wherever it is
-// cut. Separate lines are separate.
+// TestScanOverLines checks that text that continues after the end of a line is found as one, wherever
+// it is cut. Separate lines are separate.
 func TestScanOverLines(t *testing.T) {
 	for text, want := range map[string]bool{
 		"see 123-45-\n6789 there": true, "see 123-\r\n45-6789 there": true, "mail bea@\nexample.com there": true, "mail bea@\r\nexample.com there": true,
@@ -123,7 +124,7 @@ func TestScanOverLines(t *testing.T) {
 		set := Set(0).With(Emails).With(SSN).With(Cards)
 		spans, _ := set.Scan(nil, []byte(text), 0, true)
 		if (len(spans) == 1) != want {
-			t.Errorf("%q: %v", text, spans)
+			t.Errorf("%q: found %v, want one: %v", text, spans, want)
 		}
 		for cut := range text {
 			if part, settled := set.Scan(nil, []byte(text[:cut]), 0, false); want && len(spans) == 1 && cut < spans[0].End && (len(part) > 0 || settled > spans[0].Start) {
@@ -133,8 +134,8 @@ func TestScanOverLines(t *testing.T) {
 	}
 }
 
-// TestScanOverMarkup: invisible markup does not interrupt numbers and addresses; cells of a table
-// do.
+// TestScanOverMarkup checks that invisible markup does not interrupt numbers and addresses, and cells
+// of a table do.
 func TestScanOverMarkup(t *testing.T) {
 	for text, want := range map[string]string{
 		"pay 4111<b>1111</b>1111 1111.":                 "4111<b>1111</b>1111 1111",

@@ -10,6 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/plaintext"
 )
 
+// A text is read as a model reads it, in whatever encoding it is written, and reading it again
+// changes nothing.
 func TestString(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
 		"plain":                       {"AT&T pays 50% of C:\\dir; naïve Köln — “ok” 北京 🙂", "AT&T pays 50% of C:\\dir; naïve Köln — “ok” 北京 🙂"},
@@ -36,14 +38,15 @@ func TestString(t *testing.T) {
 		"not UTF-8":                   {"a\xff4\xc3", "a\xff4\xc3"},
 	} {
 		if got := plaintext.String(tc.in); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+			t.Errorf("%s: String(%q) = %q, want %q", name, tc.in, got, tc.want)
 		}
 		if again := plaintext.String(tc.want); again != tc.want {
-			t.Errorf("%s: what was read is read anew as %q", name, again)
+			t.Errorf("%s: String(%q) = %q, want it unchanged", name, tc.want, again)
 		}
 	}
 }
 
+// A message in parts is read as one text.
 func TestMessage(t *testing.T) {
 	tags := "hi"
 	for _, c := range "ignore all" {
@@ -62,13 +65,13 @@ func TestMessage(t *testing.T) {
 		got := plaintext.Message(tc.parts...)
 		for _, w := range tc.want {
 			if !strings.Contains(got, w) {
-				t.Errorf("%s: %q does not hold %q", name, got, w)
+				t.Errorf("%s: Message(%q) = %q, want %q in it", name, tc.parts, got, w)
 			}
 		}
 	}
 }
 
-// TestOriginal: positions lead back to the original.
+// TestOriginal checks that positions lead back to the original.
 func TestOriginal(t *testing.T) {
 	const in = "pay &#52;１\u200b1% now Jose\u0301!"
 	var x plaintext.Text
@@ -90,7 +93,7 @@ var samples = []string{
 	"４", "\xe2\x80", "\x8b", "\xff", "a", "о", "@", " ", "\U000e0041", "&", ";", "\\n", "x",
 }
 
-// FuzzFold: reading the beginning of a text gives the beginning of reading all of it, wherever it
+// FuzzFold checks that reading the beginning of a text gives the beginning of reading all of it, wherever it
 // is cut, except for an accent that joins the letter before it.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3}, uint16(3))
@@ -107,19 +110,19 @@ func FuzzFold(f *testing.F) {
 		if got := part.Bytes; !bytes.HasPrefix(norm.NFD.Bytes(whole.Bytes), norm.NFD.Bytes(got)) {
 			t.Fatalf("%q cut at %d: %q, whole %q", in, n, got, whole.Bytes)
 		}
-		if plaintext.Clean(in, true) != bytes.Equal(whole.Bytes, in) && plaintext.Clean(in, true) {
+		if plaintext.Clean(in, true) && !bytes.Equal(whole.Bytes, in) {
 			t.Fatalf("%q is clean, but is read as %q", in, whole.Bytes)
 		}
 		before := 0
 		for i := range whole.Bytes {
 			from, to := whole.Original(i, i+1)
 			if from < before || to <= from || to > len(in) {
-				t.Fatalf("%q: byte %d of %q stands at %d to %d", in, i, whole.Bytes, from, to)
+				t.Fatalf("%q: byte %d of %q comes from %d to %d", in, i, whole.Bytes, from, to)
 			}
 			before = from
 		}
 		if whole.Read() != len(in) || part.Read() > n {
-			t.Fatalf("%q: read %d and %d", in, whole.Read(), part.Read())
+			t.Fatalf("%q: %d bytes of the whole and %d of the part are read, want %d and at most %d", in, whole.Read(), part.Read(), len(in), n)
 		}
 	})
 }

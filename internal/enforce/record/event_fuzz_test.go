@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// An event is valid JSON, whatever its contents.
+// FuzzEvent checks that an event is valid JSON, whatever its contents.
 func FuzzEvent(f *testing.F) {
 	f.Add("ann", "/a", "because", "id")
 	f.Add("a\"\\\x00\x1f\u2028", "/\xff", "<script>", "\n")
@@ -34,7 +34,7 @@ func FuzzEvent(f *testing.F) {
 		in := &request.Inbound{Path: path, Host: user, Client: id, ID: id, Method: "GET"}
 		data := r.appendEvent(nil, st, in, &identity.Caller{ID: user, Email: id}, &v, false)
 		if _, err := value.Decode(data, value.Limits{}); err != nil {
-			t.Fatalf("%v: %s", err, data)
+			t.Fatalf("the event %s is not JSON: %v", data, err)
 		}
 	})
 }

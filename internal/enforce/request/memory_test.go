@@ -34,15 +34,15 @@ func TestDecodedBodiesCountAsMemory(t *testing.T) {
 	others.Grow(bodies.MaxHeld - 6<<20)
 	first, second := read(), read()
 	if first.RPC == nil || first.Refusal != nil {
-		t.Fatalf("the first body is not read: %v", first.Refusal)
+		t.Fatalf("the first body: %v, want it read", first.Refusal)
 	}
 	if second.Refusal == nil || second.Refusal.Status != http.StatusServiceUnavailable {
-		t.Fatalf("both bodies are decoded, %d bytes are counted", store.InMemory())
+		t.Fatalf("the second body: %v with %d bytes counted, want 503", second.Refusal, store.InMemory())
 	}
 	first.DropParsed()
 	again := read()
 	if again.Refusal != nil {
-		t.Errorf("a body that is decided on still takes room: %v", again.Refusal)
+		t.Errorf("after the decision on the first body: %v, want room for the next", again.Refusal)
 	}
 	again.Read(&Inbound{Method: "POST", Path: "/mcp", Headers: http.Header{"Content-Type": {"application/json"}}})
 	for _, s := range []*Inspection{first, second, again} {
@@ -50,6 +50,6 @@ func TestDecodedBodiesCountAsMemory(t *testing.T) {
 	}
 	others.Release()
 	if n := store.InMemory(); n != 0 {
-		t.Errorf("%d bytes stay taken", n)
+		t.Errorf("%d bytes stay counted, want 0", n)
 	}
 }

@@ -13,10 +13,10 @@ func TestToolsBelongToTheirServer(t *testing.T) {
 	b := OpenTools(t.TempDir())
 	b.Note("a", []mcp.Tool{{Name: "b c", Digest: "1"}})
 	if changed := b.Note("a b", []mcp.Tool{{Name: "c", Digest: "2"}}); len(changed) > 0 {
-		t.Errorf("changed: %v", changed)
+		t.Errorf("a tool of another server: changed = %v, want none", changed)
 	}
 	if changed := b.Note("a", []mcp.Tool{{Name: "b c", Digest: "3"}}); len(changed) != 1 {
-		t.Errorf("a changed tool was not reported: %v", changed)
+		t.Errorf("a new digest: changed = %v, want the tool", changed)
 	}
 }
 
@@ -27,15 +27,15 @@ func TestParamMemory(t *testing.T) {
 		b.Note(fmt.Sprint("server ", i), manyTools(t, 3))
 	}
 	if len(b.params) > maxServers {
-		t.Errorf("%d servers", len(b.params))
+		t.Errorf("%d servers in memory, want at most %d", len(b.params), maxServers)
 	}
 	b.Note("big", manyTools(t, maxDeclared+100))
 	if n := len(b.Declared("big")); n != maxDeclared {
-		t.Errorf("%d tools of one server", n)
+		t.Errorf("%d tools of one server in memory, want %d", n, maxDeclared)
 	}
 }
 
-// manyTools are tools that repeat an argument.
+// manyTools returns n tools that repeat an argument.
 func manyTools(t *testing.T, n int) []mcp.Tool {
 	t.Helper()
 	var list []string

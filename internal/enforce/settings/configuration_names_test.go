@@ -12,10 +12,10 @@ import (
 // TestConfigurationNames checks that the control plane accepts each member of a configuration that
 // the data plane reads.
 func TestConfigurationNames(t *testing.T) {
-	known := func(at string, members map[string]any) {
+	wantKnown := func(at string, members map[string]any) {
 		for _, d := range (bouncer.Draft{Name: "x", Configuration: members}).Offences() {
 			if strings.Contains(d.Message, "no such member") {
-				t.Errorf("%s: %s %s", at, d.Pointer, d.Message)
+				t.Errorf("%s: the control plane refuses %s: %s", at, d.Pointer, d.Message)
 			}
 		}
 	}
@@ -27,6 +27,6 @@ func TestConfigurationNames(t *testing.T) {
 		}
 		return out
 	}
-	known("configuration", names(reflect.TypeFor[configuration]()))
-	known("identity", map[string]any{"identity": names(reflect.TypeFor[identity.Config]())})
+	wantKnown("configuration", names(reflect.TypeFor[configuration]()))
+	wantKnown("identity", map[string]any{"identity": names(reflect.TypeFor[identity.Config]())})
 }

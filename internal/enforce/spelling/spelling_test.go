@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A name that some decoder may read as a known one is found.
 func TestNames(t *testing.T) {
 	set := Known("jsonrpc", "method", "taskId", "_meta", "max_tokens", "id", "task")
 	for name, want := range map[string]string{
@@ -17,11 +18,11 @@ func TestNames(t *testing.T) {
 	} {
 		known, is := set.Misspelt(name)
 		if is != (want != "") || is && known != want {
-			t.Errorf("%q: %q %v, want %q", name, known, is, want)
+			t.Errorf("Misspelt(%q) = %q %v, want %q", name, known, is, want)
 		}
 	}
 	if !set.Exact("taskId") || set.Exact("taskid") || set.Exact("x") {
-		t.Error("exact names are not told apart")
+		t.Error("Exact(taskId, taskid, x) is not true, false, false")
 	}
 }
 
@@ -44,7 +45,7 @@ func TestGoDecodesNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, found := set.Find(name); !found && (into.Method+into.TaskID+into.Keys) != "" {
-			t.Fatalf("Go reads %q, and we do not", name)
+			t.Fatalf("Find(%q) finds nothing, and Go's decoder reads a known name", name)
 		}
 	})
 }

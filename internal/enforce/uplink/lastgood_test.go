@@ -15,24 +15,24 @@ func TestSavedBundleDetectsEveryChange(t *testing.T) {
 	}
 	head, got, err := decodeLastGood(good)
 	if err != nil || head.Revision != "r12" || !bytes.Equal(got, bundle) {
-		t.Fatalf("what was saved does not come back: %v %+v", err, head)
+		t.Fatalf("decodeLastGood = %+v %v, want what was encoded", head, err)
 	}
 	if len(good) < 1000 {
-		t.Fatalf("the file has only %d bytes: too short a test", len(good))
+		t.Fatalf("the file has %d bytes, want at least 1000", len(good))
 	}
 	for i := range good {
 		for bit := range 8 {
 			bad := bytes.Clone(good)
 			bad[i] ^= 1 << bit
 			if _, _, err := decodeLastGood(bad); !errors.Is(err, errDamaged) {
-				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
+				t.Fatalf("bit %d of byte %d flipped: %v, want errDamaged", bit, i, err)
 			}
 		}
 		if _, _, err := decodeLastGood(good[:i]); !errors.Is(err, errDamaged) {
-			t.Fatalf("cut to %d bytes: %v", i, err)
+			t.Fatalf("cut to %d bytes: %v, want errDamaged", i, err)
 		}
 	}
 	if _, _, err := decodeLastGood(append(good, 0)); !errors.Is(err, errDamaged) {
-		t.Fatal("a byte too many was not seen")
+		t.Fatalf("a byte too many: %v, want errDamaged", err)
 	}
 }

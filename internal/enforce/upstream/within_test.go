@@ -9,22 +9,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// noted is a connection that notes its deadlines.
-type noted struct {
+// deadlineConn is a connection that records its deadlines.
+type deadlineConn struct {
 	net.Conn
 	set []time.Time
 }
 
-func (n *noted) SetDeadline(t time.Time) error { n.set = append(n.set, t); return nil }
+func (n *deadlineConn) SetDeadline(t time.Time) error { n.set = append(n.set, t); return nil }
 
 // An exchange has at most its time and at least 63/64 of it. Exchanges that follow closely share a
 // deadline.
 func TestDeadlinesAreShared(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
-	conn := &noted{}
+	conn := &deadlineConn{}
 	l := &pooledConn{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
 	const long = 64 * time.Second
-	at := func(after, long time.Duration) {
+	exchange := func(after, long time.Duration) {
 		t.Helper()
 		now := start.Add(after)
 		if err := l.extendDeadline(now, long); err != nil {
@@ -32,18 +32,18 @@ func TestDeadlinesAreShared(t *testing.T) {
 		}
 		left := conn.set[len(conn.set)-1].Sub(now)
 		if left > long || left < long-long/64 {
-			t.Errorf("after %s an exchange has %s of %s", after, left, long)
+			t.Errorf("an exchange after %s has %s, want %s or up to 1/64 less", after, left, long)
 		}
 	}
 	for _, after := range []time.Duration{0, time.Millisecond, 900 * time.Millisecond, time.Second, 1500 * time.Millisecond, 3 * time.Second} {
-		at(after, long)
+		exchange(after, long)
 	}
-	at(3*time.Second, time.Second) // a shorter time is set at once
-	at(3*time.Second, long)
+	exchange(3*time.Second, time.Second) // a shorter time is set at once
+	exchange(3*time.Second, long)
 	l.until = time.Time{} // a body set another deadline
-	at(3*time.Second, long)
+	exchange(3*time.Second, long)
 	want := []time.Time{start.Add(64 * time.Second), start.Add(65 * time.Second), start.Add(67 * time.Second), start.Add(4 * time.Second), start.Add(67 * time.Second), start.Add(67 * time.Second)}
 	if !slices.Equal(conn.set, want) {
-		t.Errorf("set are %v", conn.set)
+		t.Errorf("the deadlines are %v, want %v", conn.set, want)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// short is a listener that fails before each connection.
-type short struct {
+// exhausted is a listener that fails before each connection.
+type exhausted struct {
 	conns chan net.Conn
 	fail  bool
 }
 
-func (s *short) Accept() (net.Conn, error) {
+func (s *exhausted) Accept() (net.Conn, error) {
 	if s.fail = !s.fail; s.fail {
 		return nil, syscall.EMFILE
 	}
@@ -26,35 +26,35 @@ func (s *short) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-func (s *short) Close() error   { close(s.conns); return nil }
-func (s *short) Addr() net.Addr { return &net.TCPAddr{} }
+func (s *exhausted) Close() error   { close(s.conns); return nil }
+func (s *exhausted) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestSecureListenerContinuesAfterErrors checks that a listener continues after an error, such as a
 // lack of file descriptors, and that a closed one returns an error each time.
 func TestSecureListenerContinuesAfterErrors(t *testing.T) {
-	inner := &short{conns: make(chan net.Conn)}
+	inner := &exhausted{conns: make(chan net.Conn)}
 	l := NewSecureListener(inner, &tls.Config{MinVersion: tls.VersionTLS12})
 	for range 3 {
 		if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
-			t.Fatalf("the failure is %v", err)
+			t.Fatalf("Accept: %v, want EMFILE", err)
 		}
 		client, server := net.Pipe()
 		select {
 		case inner.conns <- server:
 		case <-time.After(30 * time.Second):
-			t.Fatal("it accepts no more")
+			t.Fatal("the listener does not accept after an error")
 		}
 		_ = client.Close() // the handshake fails, which is no failure of the listener
 	}
 	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
-		t.Fatalf("the failure is %v", err)
+		t.Fatalf("Accept: %v, want EMFILE", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("closed, it answers %v", err)
+			t.Errorf("Accept after Close: %v, want ErrClosed", err)
 		}
 	}
 }

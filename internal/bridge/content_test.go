@@ -12,7 +12,7 @@ import (
 // The digest of a resource covers every field that the matcher uses. Bouncers get no new bundle for
 // changes of other fields.
 func TestResourceDigestCoversEveryField(t *testing.T) {
-	digest := func(r rego.Resource) [sha256.Size]byte {
+	digest := func(r target.Resource) [sha256.Size]byte {
 		h := sha256.New()
 		writeResource(h, &r)
 		return [sha256.Size]byte(h.Sum(nil))

@@ -39,7 +39,7 @@ func newFixture(t *testing.T, doc string, sources ...string) *fixture {
 	c.NewID = func() string { n++; return fmt.Sprint("own-", n) }
 	c.Snapshots.Load = func(_ context.Context, _ scope.TenantID, env scope.Env) (decision.Source, error) {
 		c.loaded = append(c.loaded, env)
-		src := decision.Source{Revision: 1, Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
+		src := decision.Source{Revision: 1, Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
 		for i, text := range sources {
 			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: int64(i + 1), Name: fmt.Sprint("c", i+1), Version: 1}, Source: text})
 		}

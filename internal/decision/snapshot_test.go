@@ -38,7 +38,7 @@ type fakeStore struct {
 }
 
 func newStore() *fakeStore {
-	return &fakeStore{resources: map[int64]rego.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}, noted: map[int64][]int64{}}
+	return &fakeStore{resources: map[int64]target.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}, noted: map[int64][]int64{}}
 }
 
 func (w *fakeStore) texts() []decision.ControlText {
@@ -129,7 +129,7 @@ func (w *fakeStore) bumpControl(s *decision.Snapshots, named bool, id int64) {
 	}
 }
 
-func newResource(id int64, name, host, path, level string) rego.Resource {
+func newResource(id int64, name, host, path, level string) target.Resource {
 	doc, err := value.FromAny(map[string]any{"id": id, "name": name, "level": level, "path": path})
 	if err != nil {
 		panic(err)

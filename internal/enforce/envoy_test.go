@@ -132,7 +132,7 @@ func TestExtAuthz(t *testing.T) {
 		{2, 9, "package pinned\n\nallow := false\n\nreason := \"pinned\"\n"},
 		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{4, 0, "package gateway_fields\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/gateway\"\n"},
-	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
+	}, resources: []target.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
 	_, e := grpcBouncer(t, p, nil)
 	get := func(path string, headers map[string]string) *authv3.CheckResponse {
 		return e.ask(newCheck("GET", "shop.example", path, headers))
@@ -250,7 +250,7 @@ allow := false if {
 // body.
 func TestExtAuthzBody(t *testing.T) {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
 	_, e := grpcBouncer(t, p, nil)
 	const good = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
 	bad := strings.Replace(good, "hello", "attack", 1)

@@ -63,7 +63,7 @@ func TestControlErrorsFailClosed(t *testing.T) {
 // default_action decides on requests that no control covers.
 func TestDefaultAction(t *testing.T) {
 	app := newApplication(t, nil)
-	other := []rego.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
+	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
 	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}}, nil)
 	wantAnswer(t, "nothing in scope", fetch(t, "GET", b.url+"/x", nil), 200)
 	p.deploy(b, policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})

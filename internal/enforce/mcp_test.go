@@ -74,12 +74,12 @@ func connect(ctx context.Context, t *testing.T, b *running, as vouched, version 
 	return s
 }
 
-var mcpResource = rego.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
+var mcpResource = target.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
 
 // guarded returns a set with the control guard, and extra ones, for an MCP server.
 func guarded(revision int, mode string, extra ...control) policySet {
 	return policySet{
-		revision: revision, mode: mode, resources: []rego.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
+		revision: revision, mode: mode, resources: []target.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
 		config: loopbackProxies(),
 	}
 }

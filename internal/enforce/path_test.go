@@ -138,7 +138,7 @@ func TestPathForms(t *testing.T) {
 			p := newPlane(t)
 			p.publish(policySet{
 				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: pathReason}},
-				resources: []rego.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
+				resources: []target.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			var forwarded, refused int

@@ -74,7 +74,7 @@ func readError(dialect string, status int, header http.Header, text string) stri
 // TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
 // refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
-	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
+	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	needsAdmin := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	closed := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
 	stopped := newApplication(t, nil)

@@ -146,7 +146,7 @@ func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
 }
 
 // masks returns the strategies of masks by path.
-func masks(rules []rego.MaskRule) map[string]string {
+func masks(rules []masking.MaskRule) map[string]string {
 	out := map[string]string{}
 	for _, r := range rules {
 		out[r.Path] = r.Strategy

@@ -177,7 +177,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%.40q in pieces: no error", bad)
 		}
 	}
-	if _, err := New([]rego.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
+	if _, err := New([]masking.MaskRule{{Path: "pii:shoe_size", Strategy: "redact"}}, nil); err == nil {
 		t.Error("an unknown category: no error")
 	}
 }

@@ -124,7 +124,7 @@ func (b *bench) waitShipped() {
 	}
 }
 
-// told removes and returns the messages that wait for a channel, oldest first.
+// messages removes and returns the messages that wait for a channel, oldest first.
 func (b *bench) messages(channel int64) (out []format.Message) {
 	b.Helper()
 	b.write(func(tx *db.Tx) error {

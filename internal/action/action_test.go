@@ -49,7 +49,7 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("Run: %v", err)
 		}
 		_ = b.spool.Close()
 	})
@@ -124,8 +124,8 @@ func (b *bench) waitShipped() {
 	}
 }
 
-// told removes and returns the messages that wait for a channel, oldest first.
-func (b *bench) told(channel int64) (out []format.Message) {
+// messages removes and returns the messages that wait for a channel, oldest first.
+func (b *bench) messages(channel int64) (out []format.Message) {
 	b.Helper()
 	b.write(func(tx *db.Tx) error {
 		rows, err := db.All[string](context.Background(), tx, `SELECT message FROM notification_deliveries WHERE channel_id = $1 ORDER BY id`, channel)
@@ -181,7 +181,7 @@ func TestTriggers(t *testing.T) {
 				b.decide(d)
 				b.move(time.Minute)
 				for trigger, channel := range channels {
-					if got, want := len(b.told(channel)), map[bool]int{true: 1}[slices.Contains(tc.want, trigger)]; got != want {
+					if got, want := len(b.messages(channel)), map[bool]int{true: 1}[slices.Contains(tc.want, trigger)]; got != want {
 						t.Errorf("%s %s at level %s: %d messages of %s, want %d", tc.decision, tc.effect, level, got, trigger, want)
 					}
 				}
@@ -189,8 +189,8 @@ func TestTriggers(t *testing.T) {
 		}
 		b.decide(of(0, audit.Deny, "NO_MATCH"), of(id+1000, audit.Deny, "DENY"))
 		for trigger, channel := range channels {
-			if got := b.told(channel); len(got) != 0 {
-				t.Errorf("%s was told of decisions that the control did not make: %v", trigger, got)
+			if got := b.messages(channel); len(got) != 0 {
+				t.Errorf("messages of %s about decisions of other controls = %v, want none", trigger, got)
 			}
 		}
 	})
@@ -211,21 +211,21 @@ func TestMessage(t *testing.T) {
 		d.Reason = "the token hunter2-hunter2 of {{user.id}} is old"
 		d.Hidden = redact.Found{"hunter2-hunter2"}
 		b.decide(d)
-		got := b.told(channel)
+		got := b.messages(channel)
 		if len(got) != 1 {
-			t.Fatalf("told %v", got)
+			t.Fatalf("messages = %v, want 1", got)
 		}
 		m := got[0]
 		for _, name := range policy.Placeholders() {
 			if strings.Contains(m.Text, name+"=<>") || !strings.Contains(m.Text, name+"=<") {
-				t.Errorf("%s has no value: %s", name, m.Text)
+				t.Errorf("text = %s, want a value of %s", m.Text, name)
 			}
 		}
 		if text := fmt.Sprint(m); strings.Contains(text, "hunter2") || !strings.Contains(m.Text, "{{user.id}} is old") {
-			t.Errorf("told %s", text)
+			t.Errorf("message = %s, want no secret and the braces as they are", text)
 		}
 		if m.Severity != "critical" || m.Link != "https://gatehouse.example.com/decisions/d-2" || m.Environment != "sandbox" || m.Alert != "control_action" {
-			t.Errorf("told %+v", m)
+			t.Errorf("message = %+v", m)
 		}
 	})
 }
@@ -238,8 +238,8 @@ func TestOtherEnvironment(t *testing.T) {
 		channel := b.channel("production", scope.Production)
 		id := b.control(on(policy.OnDeny, channel, policy.Payload{}))
 		b.decide(of(id, audit.Deny, "DENY"))
-		if got := b.told(channel); len(got) != 0 {
-			t.Errorf("told %v", got)
+		if got := b.messages(channel); len(got) != 0 {
+			t.Errorf("messages = %v, want none", got)
 		}
 	})
 }
@@ -258,8 +258,8 @@ func TestBouncers(t *testing.T) {
 			}
 			b.waitShipped()
 		}
-		if got := b.told(channel); len(got) != 1 || got[0].Text != "because" || got[0].Severity != "warning" {
-			t.Errorf("told %v", got)
+		if got := b.messages(channel); len(got) != 1 || got[0].Text != "because" || got[0].Severity != "warning" {
+			t.Errorf("messages = %v, want one warning", got)
 		}
 	})
 }
@@ -279,32 +279,32 @@ func TestCeiling(t *testing.T) {
 				b.decide(of(quiet, audit.Deny, "DENY")) // another control has its own minute
 			}
 		}
-		if got := b.told(channel); len(got) != PerMinute+1 {
+		if got := b.messages(channel); len(got) != PerMinute+1 {
 			t.Errorf("%d messages, want %d", len(got), PerMinute+1)
 		}
-		if got := b.told(other); len(got) != PerMinute {
+		if got := b.messages(other); len(got) != PerMinute {
 			t.Errorf("%d messages, want %d", len(got), PerMinute)
 		}
 		b.move(time.Minute)
 		b.decide(of(id, audit.Deny, "DENY")) // the next minute has room again
-		if got := b.told(channel); len(got) != 1 {
+		if got := b.messages(channel); len(got) != 1 {
 			t.Errorf("%d messages, want 1", len(got))
 		}
-		b.told(other)
+		b.messages(other)
 		b.runJobs()
 		want := fmt.Sprintf("%d more decisions", denials-PerMinute)
 		for channel, severity := range map[int64]string{channel: "warning", other: "error"} {
-			if got := b.told(channel); len(got) != 1 || !strings.Contains(got[0].Title, want) || !strings.Contains(got[0].Text, want) || got[0].Severity != severity {
-				t.Errorf("told %+v, want %q", got, want)
+			if got := b.messages(channel); len(got) != 1 || !strings.Contains(got[0].Title, want) || !strings.Contains(got[0].Text, want) || got[0].Severity != severity {
+				t.Errorf("messages = %+v, want one with %q", got, want)
 			}
 		}
 		entries, err := b.log.Events(context.Background(), scope.Scope{Tenant: scope.DefaultTenant}, audit.EventFilter{Type: "POLICY_ACTIONS_FOLDED"})
 		if err != nil || len(entries.Events) != 1 || entries.Events[0].ObjectID != fmt.Sprint(id) || entries.Events[0].EventContext["told_one_by_one"] != float64(PerMinute) {
-			t.Errorf("the audit has %+v, error %v", entries.Events, err)
+			t.Errorf("audit entries = %+v, %v, want one of the control", entries.Events, err)
 		}
 		b.runJobs()
-		if got := b.told(channel); len(got) != 0 {
-			t.Errorf("told again: %v", got)
+		if got := b.messages(channel); len(got) != 0 {
+			t.Errorf("messages afterwards = %v, want none", got)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func (b *bench) runJobs() {
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); b.waiting() > 0; <-tick.C {
 		if time.Now().After(deadline) {
-			b.Fatal("the jobs do not end")
+			b.Fatal("jobs remain at the deadline")
 		}
 	}
 	cancel()

@@ -10,7 +10,7 @@ import (
 func TestParseSubject(t *testing.T) {
 	for id, want := range map[string]int64{"agent:1": 1, "agent:9223372036854775807": 9223372036854775807} {
 		if got, ok := ParseSubject(id); !ok || got != want {
-			t.Errorf("ParseSubject(%q) = %d, %v", id, got, ok)
+			t.Errorf("ParseSubject(%q) = %d, %v, want %d", id, got, ok, want)
 		}
 	}
 	for _, id := range []string{
@@ -27,7 +27,7 @@ func TestParseSubject(t *testing.T) {
 func TestSubject(t *testing.T) {
 	bare := Agent{ID: 7, Name: "bot", Type: "llm", Configuration: map[string]any{}, Attributes: nil}
 	if diff := cmp.Diff(map[string]any{"id": "agent:7", "type": "agent", "name": "bot", "agent_type": "llm"}, bare.Subject()); diff != "" {
-		t.Error(diff)
+		t.Errorf("Subject (-want +got): %s", diff)
 	}
 	full := Agent{
 		ID: 8, Name: "bot", Type: "rag", Provider: "acme", Model: "m-1", Status: Inactive, Policies: []int64{1},
@@ -38,11 +38,11 @@ func TestSubject(t *testing.T) {
 		"configuration": map[string]any{"max_tokens": 10}, "attributes": map[string]any{"type": "user", "id": "admin"},
 	}
 	if diff := cmp.Diff(want, full.Subject()); diff != "" {
-		t.Error(diff)
+		t.Errorf("Subject (-want +got): %s", diff)
 	}
 	for _, a := range []Agent{bare, full} {
 		if got, ok := ParseSubject(a.Subject()["id"].(string)); !ok || got != a.ID {
-			t.Errorf("the subject of agent %d is parsed as %d, %v", a.ID, got, ok)
+			t.Errorf("ParseSubject of agent %d = %d, %v", a.ID, got, ok)
 		}
 	}
 }
@@ -50,10 +50,10 @@ func TestSubject(t *testing.T) {
 func TestDraft(t *testing.T) {
 	got := Draft{Name: " \tbot\n", Type: "llm"}.agent()
 	if got.Name != "bot" || got.Status != Active || got.ChangeNo != 1 {
-		t.Errorf("got %+v", got)
+		t.Errorf("agent of a draft = %+v", got)
 	}
 	if got := (Draft{Name: "bot", Status: Inactive}).agent(); got.Status != Inactive {
-		t.Errorf("the status is %q", got.Status)
+		t.Errorf("status of an inactive draft = %q, want inactive", got.Status)
 	}
 }
 
@@ -84,16 +84,16 @@ func TestApply(t *testing.T) {
 		}
 		next := old.apply(c)
 		if diff := cmp.Diff(want, changed(old, next)); diff != "" {
-			t.Errorf("%s:\n%s", body, diff)
+			t.Errorf("changed by %s (-want +got):\n%s", body, diff)
 		}
 		if equal(old, next) != (len(want) == 0) {
-			t.Errorf("%s: equal = %v", body, equal(old, next))
+			t.Errorf("equal after %s = %v, want %v", body, equal(old, next), len(want) == 0)
 		}
 		if next.ID != old.ID || next.ChangeNo != old.ChangeNo {
-			t.Errorf("%s changed the id or the version: %+v", body, next)
+			t.Errorf("agent after %s = %+v, want the same id and version", body, next)
 		}
 	}
 	if old.Name != "bot" || len(old.Configuration) != 1 {
-		t.Errorf("apply changed the old agent: %+v", old)
+		t.Errorf("apply changes the old agent to %+v", old)
 	}
 }

@@ -51,18 +51,18 @@ func TestCount(t *testing.T) {
 		}
 		now = now.Add(31 * day)
 		if got, err = s.GetUsed(ctx, sc, a.ID); err != nil || got.Usage.Requests != 0 || len(got.Usage.Tools) != maxTools || got.LastSeenAt == nil {
-			t.Errorf("after a month: %+v %v", got.Usage, err)
+			t.Errorf("usage after a month = %+v, %v, want no requests", got.Usage, err)
 		}
 		now = now.Add(keptDays * day)
 		take(use(now, "", 0, 1, true))
 		if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_usage`); n != 1 {
-			t.Errorf("%d days are kept, want 1", n)
+			t.Errorf("%d days are stored, want 1", n)
 		}
 		if err := c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return removeUsage(ctx, tx, a.ID) }); err != nil {
 			t.Fatal(err)
 		}
 		if n := rowsOf(t, ctx, c, `SELECT (SELECT COUNT(*) FROM agent_usage) + (SELECT COUNT(*) FROM agent_tools)`); n != 0 {
-			t.Errorf("%d rows are left", n)
+			t.Errorf("%d rows remain, want none", n)
 		}
 	})
 }

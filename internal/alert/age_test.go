@@ -34,7 +34,7 @@ func (b *bench) sync(id int64, status string) {
 	})
 }
 
-// TestDataSourceAge checks that a rule fires when the data of a source is too old and ends with a
+// TestDataSourceAge: a rule fires when the data of a source is too old and ends with a
 // successful sync, and that its preview says the same for the past.
 func TestDataSourceAge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -53,7 +53,7 @@ func TestDataSourceAge(t *testing.T) {
 				b.evaluate()
 			}
 			if got := b.fired(); got != want {
-				t.Errorf("%s, want %s", got, want)
+				t.Errorf("after %d minutes: fired and ended %s, want %s", n, got, want)
 			}
 		}
 		minutes(5, "0 0") // the age of unread data counts from the source's creation
@@ -66,12 +66,12 @@ func TestDataSourceAge(t *testing.T) {
 		for _, r := range []Rule{of, all} {
 			got, err := b.Get(context.Background(), admin, r.ID)
 			if err != nil || got.Value == nil || *got.Value != 710 || got.Problem != "" {
-				t.Errorf("the value is %v: %+v (%v)", got.Value, got, err)
+				t.Errorf("value of the rule = %v, %+v, %v, want 710", got.Value, got, err)
 			}
 			trigger.Filter = got.Trigger.Filter
 			p, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: trigger, Frequency: Frequency{Cooldown: seconds(0), MaxFires: 1000}})
 			if err != nil || p.Resolved != 1 || p.Held == 0 || p.Fires != p.Held || p.Highest == nil || *p.Highest < 300 || p.Since.After(begin) {
-				t.Errorf("the preview is %+v (%v)", p, err)
+				t.Errorf("Preview = %+v, %v", p, err)
 			}
 		}
 		b.write(func(tx *db.Tx) error {
@@ -79,7 +79,7 @@ func TestDataSourceAge(t *testing.T) {
 			return err
 		})
 		if got, err := b.Get(context.Background(), admin, of.ID); err != nil || got.Problem != "the data source 1 does not exist" {
-			t.Errorf("the source is gone: %q (%v)", got.Problem, err)
+			t.Errorf("problem without the source = %q, %v", got.Problem, err)
 		}
 		for _, wrong := range []Trigger{
 			{Metric: sourceAge, Operator: ">", Filter: Filter{BouncerID: 1}},
@@ -87,13 +87,13 @@ func TestDataSourceAge(t *testing.T) {
 			{Metric: auditEvents, Operator: ">", Filter: Filter{ConnectionID: 1}},
 		} {
 			if _, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: wrong}); err == nil {
-				t.Errorf("%+v is taken", wrong)
+				t.Errorf("Preview of %+v succeeds, want an error", wrong)
 			}
 		}
 	})
 }
 
-// TestAgesOfKeptSyncs checks that a preview starts with the oldest kept sync if older ones were
+// TestAgesOfKeptSyncs: a preview starts with the oldest kept sync if older ones were
 // removed.
 func TestAgesOfKeptSyncs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -106,7 +106,7 @@ func TestAgesOfKeptSyncs(t *testing.T) {
 		}
 		p, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: Trigger{Metric: sourceAge, Operator: ">", Threshold: 3600}})
 		if err != nil || p.Since.Before(first) || p.Since.After(first.Add(5*time.Minute)) || p.Fires != 0 || p.Highest == nil || *p.Highest > 600 {
-			t.Errorf("the preview is %+v (%v), the first sync was at %s", p, err, first)
+			t.Errorf("Preview = %+v, %v, want it to start with the sync at %s", p, err, first)
 		}
 	})
 }

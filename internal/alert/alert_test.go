@@ -18,15 +18,16 @@ import (
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
-// bench is a store with rules, and a clock that tests advance.
+// bench is a service on a store, with a clock that tests advance.
 type bench struct {
 	testing.TB
 	*Service
 	mu   sync.Mutex
 	at   time.Time
-	gone map[int64]bool
+	gone map[int64]bool // the ids of deleted objects
 }
 
+// newBench returns a bench on a store.
 func newBench(t testing.TB, c *db.Cluster) *bench {
 	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC), gone: map[int64]bool{}}
 	b.Service = &Service{
@@ -70,6 +71,7 @@ func (b *bench) decide(permitted, denied int64, of ...stats.Series) {
 	b.write(func(tx *db.Tx) error { return stats.Store(context.Background(), tx, sums) })
 }
 
+// write runs fn in a transaction of the tenant.
 func (b *bench) write(fn func(tx *db.Tx) error) {
 	b.Helper()
 	if err := b.Stores.Write(context.Background(), scope.DefaultTenant, fn); err != nil {
@@ -77,6 +79,7 @@ func (b *bench) write(fn func(tx *db.Tx) error) {
 	}
 }
 
+// evaluate evaluates the tenant's rules once.
 func (b *bench) evaluate() {
 	b.Helper()
 	e := &Evaluator{Service: b.Service, Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil }, Logger: slog.New(slog.DiscardHandler)}
@@ -85,6 +88,7 @@ func (b *bench) evaluate() {
 	}
 }
 
+// rule creates a rule, with a name if it has none.
 func (b *bench) rule(d Draft) Rule {
 	b.Helper()
 	if d.Name == "" {
@@ -97,6 +101,7 @@ func (b *bench) rule(d Draft) Rule {
 	return r
 }
 
+// count returns the number that a query yields.
 func (b *bench) count(sql string) (n int64) {
 	b.Helper()
 	err := b.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
@@ -119,7 +124,7 @@ func seconds(n int) *int { return &n }
 
 var denials = Trigger{Metric: "denial_rate", Operator: ">", Threshold: 20}
 
-// TestFiresAndEnds checks that a rule fires when its condition begins to hold, again after each
+// TestFiresAndEnds: a rule fires when its condition begins to hold, again after each
 // cooldown up to the day's maximum, and ends once.
 func TestFiresAndEnds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -132,31 +137,31 @@ func TestFiresAndEnds(t *testing.T) {
 			b.evaluate()
 			b.evaluate() // again, as by another replica or after a restart
 			if got := b.fired(); got != want {
-				t.Errorf("%s, want %s", got, want)
+				t.Errorf("fired and ended %s, want %s", got, want)
 			}
 		}
 		step(80, 20, "0 0") // 20 % are not more than 20 %
 		step(79, 21, "1 0")
 		step(0, 5, "1 0") // within the cooldown
 		step(0, 5, "1 0")
-		step(0, 5, "2 0") // after it
+		step(0, 5, "2 0") // after the cooldown
 		step(0, 5, "2 0")
 		step(0, 5, "2 0")
-		step(0, 5, "2 0") // the maximum of the day
+		step(0, 5, "2 0") // the maximum of the day is reached
 		step(5, 0, "2 1")
 		step(5, 0, "2 1")
-		step(0, 5, "2 1") // still the maximum
+		step(0, 5, "2 1") // the maximum still holds
 		b.move(12 * time.Hour)
 		step(0, 5, "3 1") // the next day
 		step(0, 0, "3 2") // no decisions: the condition does not hold
 		got, err := b.Get(context.Background(), admin, r.ID)
 		if err != nil || got.Firing || got.Value != nil || got.ChangeNo != r.ChangeNo || got.EvaluatedAt == nil {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("Get = %+v, %v, want a rule that does not fire", got, err)
 		}
 	})
 }
 
-// TestReplicasFireOnce checks that several concurrent evaluators fire a rule once.
+// TestReplicasFireOnce: several concurrent evaluators fire a rule once.
 func TestReplicasFireOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -168,12 +173,12 @@ func TestReplicasFireOnce(t *testing.T) {
 		}
 		all.Wait()
 		if got := b.fired(); got != "1 0" {
-			t.Error(got)
+			t.Errorf("fired and ended %s, want 1 0", got)
 		}
 	})
 }
 
-// TestClockSetBack checks that a clock that is set back neither stops a rule nor makes it fire
+// TestClockSetBack: a clock that is set back neither stops a rule nor makes it fire
 // twice.
 func TestClockSetBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -185,19 +190,19 @@ func TestClockSetBack(t *testing.T) {
 		b.decide(10, 0)
 		b.evaluate()
 		if got := b.fired(); got != "1 1" {
-			t.Errorf("after the step: %s", got)
+			t.Errorf("after the clock went back: fired and ended %s, want 1 1", got)
 		}
 		b.move(time.Minute)
 		b.decide(0, 10)
 		b.evaluate()
 		b.evaluate()
 		if got := b.fired(); got != "2 1" {
-			t.Errorf("later: %s", got)
+			t.Errorf("a minute later: fired and ended %s, want 2 1", got)
 		}
 	})
 }
 
-// TestMetrics checks that each metric has the value that a person would compute.
+// TestMetrics: each metric has the value that a person would compute.
 func TestMetrics(t *testing.T) {
 	var r stats.Rollup
 	r.Count(stats.Decided{Permitted: true, N: 70, TotalUS: 70 * 1000, EachUS: 1000})
@@ -207,11 +212,11 @@ func TestMetrics(t *testing.T) {
 		"denial_rate": 20, "error_rate": 5, "mask_rate": 10, "decision_count": 100, "denial_count": 20, "error_count": 5, "latency_avg": 11, "latency_p50": 1, "latency_p95": 51, "latency_p99": 51,
 	} {
 		if got, there := measure(metric, &r); !there || got < want*0.87 || got > want*1.13 {
-			t.Errorf("%s is %v, want %v", metric, got, want)
+			t.Errorf("measure of %s = %v, want about %v", metric, got, want)
 		}
 		_, there := measure(metric, &stats.Rollup{})
 		if there != strings.HasSuffix(metric, "_count") {
-			t.Errorf("%s without decisions: %v", metric, there)
+			t.Errorf("measure of %s without decisions: has a value: %v", metric, there)
 		}
 	}
 	for _, o := range []struct {
@@ -221,12 +226,12 @@ func TestMetrics(t *testing.T) {
 	}{{">", 20, false}, {">", 20.1, true}, {">=", 20, true}, {">=", 19, false}, {"==", 20, true}, {"==", 20.5, false}} {
 		tr := Trigger{Operator: o.operator, Threshold: 20}
 		if tr.holds(o.value, true) != o.want || tr.holds(o.value, false) {
-			t.Errorf("%v %s 20", o.value, o.operator)
+			t.Errorf("%v %s 20: holds = %v, want %v, and false without a value", o.value, o.operator, tr.holds(o.value, true), o.want)
 		}
 	}
 }
 
-// TestFilters checks that a rule with a filter reads only its own series, that rules with the same
+// TestFilters: a rule with a filter reads only its own series, that rules with the same
 // filter share a series, and that a rule whose object was deleted says so.
 func TestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -243,35 +248,35 @@ func TestFilters(t *testing.T) {
 		b.decide(0, 50)
 		b.evaluate()
 		if got := b.fired(); got != "0 0" {
-			t.Errorf("decisions of others: %s", got)
+			t.Errorf("after decisions of others: fired and ended %s, want 0 0", got)
 		}
 		b.move(time.Minute)
 		b.decide(0, 3, stats.Series{Environment: scope.Sandbox, Resource: "7", Subject: "bob"})
 		b.evaluate()
 		if got := b.fired(); got != "2 0" {
-			t.Errorf("its own: %s", got)
+			t.Errorf("after its own decisions: fired and ended %s, want 2 0", got)
 		}
 		b.gone[7] = true
 		page, err := b.List(ctx, admin, 0, 10)
 		if err != nil || page.Total != 3 || !strings.Contains(page.Rules[0].Problem, "resource 7") || page.Rules[2].Problem != "" {
-			t.Errorf("%+v, %v", page, err)
+			t.Errorf("List = %+v, %v, want the deleted resource named", page, err)
 		}
 		if _, err := b.Create(ctx, admin, Draft{Name: "late", Trigger: Trigger{Metric: "denial_count", Filter: filter, Operator: ">", Threshold: 1}}); err == nil {
-			t.Error("a rule on a resource that is gone")
+			t.Error("Create with a deleted resource succeeds, want an error")
 		}
 		off := false
 		for _, r := range page.Rules {
 			if _, err := b.Update(ctx, admin, r.ID, Change{Enabled: &off}, r.ChangeNo); err != nil {
-				t.Errorf("%s cannot be switched off: %v", r.Name, err)
+				t.Errorf("Update to disable %s: %v", r.Name, err)
 			}
 		}
 		if n := b.count(`SELECT COUNT(*) FROM decision_series`); n != 0 {
-			t.Errorf("%d series are counted for nobody", n)
+			t.Errorf("%d series remain without a rule, want none", n)
 		}
 	})
 }
 
-// TestAuditEntries checks that entries of the administrative log are counted, except those of the
+// TestAuditEntries: entries of the administrative log are counted, except those of the
 // rules themselves.
 func TestAuditEntries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -290,12 +295,12 @@ func TestAuditEntries(t *testing.T) {
 		b.move(5 * time.Minute)
 		b.evaluate()
 		if got := b.fired(); got != "1 0" {
-			t.Error(got)
+			t.Errorf("fired and ended %s, want 1 0", got)
 		}
 	})
 }
 
-// TestPreviewIsWhatHappens checks that a preview of the past has the results of the evaluations.
+// TestPreviewIsWhatHappens: a preview of the past has the results of the evaluations.
 func TestPreviewIsWhatHappens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -315,15 +320,15 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(p.Fires, " ", p.Resolved); got != b.fired() || p.Fires == 0 || p.Resolved == 0 || len(p.Firings) != p.Fires || p.Held == 0 {
-			t.Errorf("the preview says %s of %+v, the evaluations %s", got, p, b.fired())
+			t.Errorf("Preview = %s of %+v, want %s as the evaluations", got, p, b.fired())
 		}
 		if p.Until.Sub(p.Since) < previewed || p.Highest == nil || *p.Highest < 40 {
-			t.Errorf("%+v", p)
+			t.Errorf("Preview = %+v, want a highest value of at least 40", p)
 		}
 	})
 }
 
-// TestWhoIsTold checks that the channels of a rule are told, also when a firing rule is removed.
+// TestWhoIsTold: the channels of a rule are notified, also when a firing rule is removed.
 func TestWhoIsTold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -337,19 +342,19 @@ func TestWhoIsTold(t *testing.T) {
 			})
 		}
 		if _, err := b.Create(ctx, admin, Draft{Name: "x", Trigger: denials, Channels: []int64{1, 3}}); err == nil {
-			t.Error("a channel of the other environment")
+			t.Error("Create with a channel of the other environment succeeds, want an error")
 		}
 		r := b.rule(Draft{Trigger: denials, Channels: []int64{2}})
 		b.decide(0, 10)
 		b.evaluate()
 		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries`); n != 1 || b.count(`SELECT channel_id FROM notification_deliveries`) != 2 {
-			t.Errorf("%d messages", n)
+			t.Errorf("%d messages, want 1 to the channel 2", n)
 		}
 		if err := b.Delete(ctx, admin, r.ID, 0); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries WHERE message LIKE '%"status":"resolved"%'`); n != 1 {
-			t.Errorf("%d messages about the end", n)
+			t.Errorf("%d messages about the end, want 1", n)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 )
 
-// TestPreviewSlides checks that a sliding window, which adds and removes each minute once, gives
+// TestPreviewSlides: a sliding window, which adds and removes each minute once, gives
 // the same values as a sum over each window.
 func TestPreviewSlides(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
@@ -48,7 +48,7 @@ func TestPreviewSlides(t *testing.T) {
 			}
 			p := previewRule(r, minutes, since, until)
 			if held == 0 || p.Held != held || p.Highest == nil || *p.Highest != highest {
-				t.Errorf("%s in %ds: held %d times, highest %v; want %d, %v", metric, window, p.Held, p.Highest, held, highest)
+				t.Errorf("%s in %d s: held %d times, want %d; highest as expected: %t, want %v", metric, window, p.Held, held, p.Highest != nil && *p.Highest == highest, highest)
 			}
 		}
 	}

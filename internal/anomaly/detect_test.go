@@ -18,7 +18,7 @@ func history(total, denied int64) []stats.Rollup {
 	return out
 }
 
-// TestTooLittleIsNoAnomaly checks that nothing is flagged without a baseline or with few decisions,
+// TestTooLittleIsNoAnomaly: nothing is flagged without a baseline or with few decisions,
 // whatever their share is.
 func TestTooLittleIsNoAnomaly(t *testing.T) {
 	worst := stats.Rollup{Denied: 10_000, Errors: 10_000}
@@ -27,39 +27,40 @@ func TestTooLittleIsNoAnomaly(t *testing.T) {
 		"no history": nil, "two hours": history(1000, 10)[:2], "hours of a few": history(1, 0),
 	} {
 		if found := append(Shares(worst, window, hours, usual), Latency(worst, window, hours, usual)...); len(found) > 0 {
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("%s: findings = %+v, want none", name, found)
 		}
 	}
 	few := stats.Rollup{Denied: 19, Errors: 9}
 	few.Latencies.Add(10_000_000, 19)
 	if found := append(Shares(few, window, history(1000, 10), usual), Latency(few, window, history(1000, 10), usual)...); len(found) > 0 {
-		t.Errorf("19 decisions: %+v", found)
+		t.Errorf("19 decisions: findings = %+v, want none", found)
 	}
 }
 
-// TestTuningMoves checks that the threshold follows the tenant's setting.
+// TestTuningMoves: the threshold follows the tenant's setting.
 func TestTuningMoves(t *testing.T) {
 	now := stats.Rollup{Permitted: 50, Denied: 50}
 	for factor, want := range map[float64]int{2: 1, 3: 1, 6: 0, 20: 0} {
 		found := Shares(now, window, history(1000, 100), Tuning{Factor: factor})
 		if len(found) != want {
-			t.Errorf("factor %v: %+v", factor, found)
+			t.Errorf("factor %v: findings = %+v, want %d", factor, found, want)
 		}
 		for _, f := range found {
 			if e := f.Evidence; e.Measured != 50 || e.Usual < 9.9 || e.Usual > 10.1 || e.Measured < e.Threshold || e.Decisions != 100 || e.Summary == "" {
-				t.Errorf("factor %v: %+v", factor, e)
+				t.Errorf("factor %v: evidence = %+v", factor, e)
 			}
 		}
 	}
 }
 
+// TestSpikes: a subject is found if it is far busier than before, or than all others if it is new.
 func TestSpikes(t *testing.T) {
 	quiet := []int64{40, 50, 60, 50}
 	for name, c := range map[string]struct {
 		list []stats.Activity
 		want []string
 	}{
-		"as ever":               {[]stats.Activity{{Subject: "ada", Now: 120, Before: []int64{100, 110, 90}}}, nil},
+		"no change":             {[]stats.Activity{{Subject: "ada", Now: 120, Before: []int64{100, 110, 90}}}, nil},
 		"three times":           {[]stats.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 110, 90}}}, []string{"ada"}},
 		"once as busy before":   {[]stats.Activity{{Subject: "ada", Now: 400, Before: []int64{100, 350, 90}}}, nil},
 		"too few to matter":     {[]stats.Activity{{Subject: "ada", Now: 99, Before: []int64{1, 1, 1}}}, nil},
@@ -69,28 +70,29 @@ func TestSpikes(t *testing.T) {
 	} {
 		found := Spikes(UserSpike, 24*time.Hour, days, c.list, usual)
 		if len(found) != len(c.want) || len(found) > 0 && found[0].Subject != c.want[0] {
-			t.Errorf("%s: %+v, want %v", name, found, c.want)
+			t.Errorf("%s: findings = %+v, want %v", name, found, c.want)
 		}
 	}
 }
 
+// TestSources: an address is found if many of its requests for different people or resources are denied.
 func TestSources(t *testing.T) {
 	for name, c := range map[string]struct {
 		s    stats.Source
 		want bool
 	}{
-		"tries many people":                {stats.Source{Denied: 40, Users: 20, Resources: 1}, true},
-		"tries many resources":             {stats.Source{Denied: 40, Users: 1, Resources: 20}, true},
-		"one person who may not":           {stats.Source{Denied: 400, Users: 1, Resources: 1}, false},
-		"a balancer that all come through": {stats.Source{Permitted: 400, Denied: 40, Users: 30, Resources: 30}, false},
-		"a few":                            {stats.Source{Denied: 10, Users: 10, Resources: 10}, false},
+		"tries many people":      {stats.Source{Denied: 40, Users: 20, Resources: 1}, true},
+		"tries many resources":   {stats.Source{Denied: 40, Users: 1, Resources: 20}, true},
+		"one person who may not": {stats.Source{Denied: 400, Users: 1, Resources: 1}, false},
+		"a shared address":       {stats.Source{Permitted: 400, Denied: 40, Users: 30, Resources: 30}, false},
+		"a few denials":          {stats.Source{Denied: 10, Users: 10, Resources: 10}, false},
 	} {
 		if found := Sources([]stats.Source{c.s}, sources, history(1000, 20), usual); (len(found) > 0) != c.want {
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("%s: findings = %+v, want one: %v", name, found, c.want)
 		}
 	}
 	// If nearly everything is denied, no address stands out.
 	if found := Sources([]stats.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
-		t.Errorf("a tenant that denies nearly all: %+v", found)
+		t.Errorf("a tenant that denies nearly all: findings = %+v, want none", found)
 	}
 }

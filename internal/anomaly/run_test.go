@@ -3,7 +3,6 @@ package anomaly
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,12 +20,13 @@ import (
 // watched is a service with a decision log, and the tenants that it checked.
 type watched struct {
 	*Service
-	t      *testing.T
-	now    time.Time
-	looked []scope.TenantID
-	made   int
+	t       *testing.T
+	now     time.Time
+	checked []scope.TenantID
+	made    int
 }
 
+// watch returns a service with a clock that shows now.
 func watch(t *testing.T, c *db.Cluster, now time.Time) *watched {
 	t.Helper()
 	s, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
@@ -35,11 +35,11 @@ func watch(t *testing.T, c *db.Cluster, now time.Time) *watched {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	w := &watched{t: t, now: now}
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logger := slog.New(slog.DiscardHandler)
 	clock := func() time.Time { return w.now }
 	l := audit.NewDecisionLog(audit.Config{Cluster: c, Spool: s, SetAside: t.TempDir(), Now: clock, Logger: logger})
 	w.Service = &Service{Stores: c, Log: l, Now: clock, Logger: logger, Tuning: func(_ context.Context, tenant scope.TenantID) (Tuning, bool, error) {
-		w.looked = append(w.looked, tenant)
+		w.checked = append(w.checked, tenant)
 		return Tuning{Factor: 3}, true, nil
 	}}
 	return w
@@ -66,53 +66,53 @@ func (w *watched) ship(tenant scope.TenantID, decision string, n int, at time.Ti
 	}
 	end()
 	if err := <-done; err != nil || w.Log.Pending() > 0 {
-		w.t.Fatalf("%d decisions wait, error %v", w.Log.Pending(), err)
+		w.t.Fatalf("Run: %v; %d decisions wait, want none", err, w.Log.Pending())
 	}
 }
 
 // run returns the tenants that one Run checks.
 func (w *watched) run() []scope.TenantID {
-	w.looked = nil
+	w.checked = nil
 	w.Run(context.Background())
-	slices.Sort(w.looked)
-	return w.looked
+	slices.Sort(w.checked)
+	return w.checked
 }
 
-// TestIdleTenantsCostNothing checks that after the first Run, a tenant is checked only while its
+// TestIdleTenantsCostNothing: after the first Run, a tenant is checked only while its
 // decisions are in the window, and that the stores of the others are not read.
 func TestIdleTenantsCostNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		all, err := c.Tenants(context.Background())
 		if err != nil || len(all) < 2 {
-			t.Fatalf("tenants %v, error %v", all, err)
+			t.Fatalf("Tenants = %v, %v, want at least 2", all, err)
 		}
 		busy, idle := all[0], all[1]
 		w := watch(t, c, time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC))
 		if got := w.run(); !slices.Equal(got, all) {
-			t.Fatalf("at the start it looked at %v", got)
+			t.Fatalf("the first Run checks %v, want %v", got, all)
 		}
 		if got := w.run(); len(got) != 0 {
-			t.Fatalf("without a decision it looked at %v", got)
+			t.Fatalf("Run without a decision checks %v, want none", got)
 		}
 		w.ship(busy, audit.Permit, 3, w.now)
 		for range 5 {
 			if got := w.run(); !slices.Equal(got, []scope.TenantID{busy}) {
-				t.Fatalf("%s: it looked at %v", w.now.Format(time.TimeOnly), got)
+				t.Fatalf("Run at %s checks %v, want %s", w.now.Format(time.TimeOnly), got, busy)
 			}
 			w.now = w.now.Add(time.Minute)
 		}
 		w.now = w.now.Add(time.Second)
 		if got := w.run(); len(got) != 0 {
-			t.Fatalf("after the window it looked at %v", got)
+			t.Fatalf("Run after the window checks %v, want none", got)
 		}
 		w.ship(idle, audit.Deny, 1, w.now)
 		if got := w.run(); !slices.Equal(got, []scope.TenantID{idle}) {
-			t.Fatalf("when a tenant wakes up it looked at %v", got)
+			t.Fatalf("Run after a decision of another tenant checks %v, want %s", got, idle)
 		}
 	})
 }
 
-// TestFoundOnceByTwoReplicas checks that two replicas that store decisions of one tenant both check
+// TestFoundOnceByTwoReplicas: two replicas that store decisions of one tenant both check
 // it, and store what they find as one anomaly. The anomaly is also found after the last decision,
 // when the window contains mostly denials.
 func TestFoundOnceByTwoReplicas(t *testing.T) {
@@ -140,7 +140,7 @@ func TestFoundOnceByTwoReplicas(t *testing.T) {
 		}
 		one.run()
 		if n := found(); n != 0 {
-			t.Fatalf("%d anomalies while most is permitted", n)
+			t.Fatalf("%d anomalies while most is permitted, want none", n)
 		}
 		one.now, two.now = start.Add(6*time.Minute), start.Add(6*time.Minute)
 		var both sync.WaitGroup
@@ -148,7 +148,7 @@ func TestFoundOnceByTwoReplicas(t *testing.T) {
 		both.Go(func() { two.run() })
 		both.Wait()
 		if n := found(); n != 1 {
-			t.Fatalf("%d anomalies", n)
+			t.Fatalf("%d anomalies, want 1", n)
 		}
 	})
 }

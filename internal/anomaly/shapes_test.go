@@ -20,7 +20,7 @@ type shape struct {
 
 func always(x float64) func(time.Time) float64 { return func(time.Time) float64 { return x } }
 
-// office returns 1 at noon of a working day, and 0.05 at night and on days off.
+// office is 1 at noon of a working day, and 0.05 at night and on days off.
 func office(t time.Time) float64 {
 	if d := t.Weekday(); d == time.Saturday || d == time.Sunday {
 		return 0.05
@@ -28,9 +28,10 @@ func office(t time.Time) float64 {
 	return 0.05 + 0.95*math.Max(0, math.Sin(float64(t.Hour()*60+t.Minute()-360)/720*math.Pi))
 }
 
+// shapes are kinds of traffic without incidents.
 func shapes() map[string]shape {
 	return map[string]shape{
-		"a machine that always asks":     {always(200), always(0.02), always(0), 40, 0.5},
+		"a machine":                      {always(200), always(0.02), always(0), 40, 0.5},
 		"an office":                      {func(t time.Time) float64 { return 120 * office(t) }, always(0.05), always(0.001), 60, 0.8},
 		"an office that denies a lot":    {func(t time.Time) float64 { return 60 * office(t) }, always(0.4), always(0), 60, 0.8},
 		"few people":                     {func(t time.Time) float64 { return 3 * office(t) }, always(0.1), always(0), 60, 0.8},
@@ -83,7 +84,7 @@ func (w *world) tick(change func(*shape)) {
 	u.Denied = min(total, w.poisson(float64(total)*s.denied(w.now)))
 	u.Errors = min(u.Denied, w.poisson(float64(total)*s.failed(w.now)))
 	u.Permitted = total - u.Denied
-	for range min(total, 100) { // enough for a percentile
+	for range min(total, 100) { // as many as a percentile needs
 		u.Latencies.Add(int64(s.latency*math.Exp(s.scatter*w.r.NormFloat64())), 1)
 	}
 	if h := stats.Hour.Start(w.now); len(w.hours) == 0 || !w.hours[len(w.hours)-1].Start.Equal(h) {
@@ -143,7 +144,7 @@ func TestFalseAlarms(t *testing.T) {
 	}
 	t.Logf("%d false alarms in %d weeks of traffic", alarms, weeks)
 	if alarms > 2 {
-		t.Errorf("%d false alarms in %d weeks", alarms, weeks)
+		t.Errorf("%d false alarms in %d weeks, want at most 2", alarms, weeks)
 	}
 }
 

@@ -72,6 +72,7 @@ func (c *crowd) tick() {
 
 var began = time.Date(2026, 9, 7, 0, 0, 0, 0, time.UTC)
 
+// add adds to the count of a subject in a bucket.
 func add(counts map[string]map[time.Time]int64, subject string, bucket time.Time, n int64) {
 	if n == 0 {
 		return
@@ -133,7 +134,7 @@ func (c *crowd) addresses() []stats.Source {
 // users and addresses.
 func TestFalseAlarmsAboutSubjects(t *testing.T) {
 	fulltest.Only(t)
-	alarms, looked, weeks := map[Kind]int{}, map[Kind]int{}, 0
+	alarms, checked, weeks := map[Kind]int{}, map[Kind]int{}, 0
 	for name, s := range shapes() {
 		c := &crowd{world: newWorld(s, 13), users: map[string]map[time.Time]int64{}, resources: map[string]map[time.Time]int64{}}
 		last := map[string]time.Time{}
@@ -146,7 +147,7 @@ func TestFalseAlarmsAboutSubjects(t *testing.T) {
 			resources := activity(c.resources, time.Hour, stats.Hour.Start(at), at.Add(-baseline))
 			users := activity(c.users, 24*time.Hour, stats.Day.Start(at), at.Add(-days))
 			from := c.addresses()
-			looked[ResourceSpike], looked[UserSpike], looked[SuspiciousPlace] = looked[ResourceSpike]+len(resources), looked[UserSpike]+len(users), looked[SuspiciousPlace]+len(from)
+			checked[ResourceSpike], checked[UserSpike], checked[SuspiciousPlace] = checked[ResourceSpike]+len(resources), checked[UserSpike]+len(users), checked[SuspiciousPlace]+len(from)
 			found := Spikes(ResourceSpike, time.Hour, baseline, resources, usual)
 			found = append(found, Spikes(UserSpike, 24*time.Hour, days, users, usual)...)
 			found = append(found, Sources(from, sources, c.hours[:len(c.hours)-1], usual)...)
@@ -164,8 +165,8 @@ func TestFalseAlarmsAboutSubjects(t *testing.T) {
 	t.Logf("in %d weeks of traffic: %d false alarms about resources, %d about users, %d about addresses",
 		weeks, alarms[ResourceSpike], alarms[UserSpike], alarms[SuspiciousPlace])
 	for _, kind := range []Kind{ResourceSpike, UserSpike, SuspiciousPlace} {
-		if alarms[kind] > 2 || looked[kind] < 5_000 {
-			t.Errorf("%s: %d false alarms in %d looks at a subject", kind, alarms[kind], looked[kind])
+		if alarms[kind] > 2 || checked[kind] < 5_000 {
+			t.Errorf("%s: %d false alarms in %d checks of a subject, want at most 2 in at least 5,000", kind, alarms[kind], checked[kind])
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestCanonical(t *testing.T) {
 		"/api/v1/tenants/policies/7/users":    "/api/v1/tenants/policies/7/users",
 	} {
 		if got := canonical(path); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
+			t.Errorf("canonical(%s) = %s, want %s", path, got, want)
 		}
 	}
 }

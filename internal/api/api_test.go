@@ -81,3 +81,14 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	}
 	return &rig{&resttest.Recorder{Handler: a, Spec: spec, Pattern: a.Pattern}}
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	update  = flag.Bool("update", false, "write testdata/openapi.json anew")
-	publish = flag.Bool("release", false, "keep the document as that of a release, in internal/contract/released")
+	update  = flag.Bool("update", false, "write testdata/openapi.json again")
+	publish = flag.Bool("release", false, "store the document as that of a release, in internal/contract/released")
 )
 
 const (
@@ -34,18 +34,15 @@ const (
 func whole(t *testing.T) *API {
 	t.Helper()
 	r, err := New(Config{Kit: kit()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
+// indented returns a document with one member a line.
 func indented(t *testing.T, doc []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := json.Indent(&out, doc, "", " "); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Indent(&out, doc, "", " "))
 	out.WriteByte('\n')
 	return out.Bytes()
 }
@@ -70,24 +67,18 @@ func TestDocument(t *testing.T) {
 		document := r.Edition(family, "en").Body
 		doc := indented(t, document)
 		spec, err := openapi3.NewLoader().LoadFromData(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := spec.Validate(t.Context(), openapi3.DisableExamplesValidation()); err != nil {
-			t.Errorf("not a valid document: %v", err)
+			t.Errorf("the document %s is not valid: %v", goldenOf(family), err)
 		}
 		checkRoutes(t, r, family, spec)
 		if *update {
-			if err := os.WriteFile(goldenOf(family), doc, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(goldenOf(family), doc, 0o644))
 		}
 		want, err := os.ReadFile(goldenOf(family))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Equal(doc, want) {
-			t.Errorf("the document is not %s: if the change is meant, run go test ./internal/api -run Document -update", goldenOf(family))
+			t.Errorf("the document differs from %s: if the change is intended, run make docs", goldenOf(family))
 		}
 	}
 }
@@ -123,27 +114,21 @@ func checkRoutes(t *testing.T, r *API, family string, spec *openapi3.T) {
 	}
 }
 
-// TestTranslations: no text of the documents is left in English.
+// TestTranslations: every text of the documents is translated.
 func TestTranslations(t *testing.T) {
 	r := whole(t)
 	for _, lang := range Languages[1:] {
 		for _, family := range families {
 			if missing := r.Edition(family, lang).Missing; len(missing) > 0 {
 				list, err := json.MarshalIndent(missing, "", "  ")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Errorf("%d texts have no translation in locales/%s:\n%s", len(missing), lang, list)
 			}
 		}
 		described, err := document()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		catalog, err := edition.Catalog(described.Catalogs, lang)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for text, to := range catalog {
 			if strings.TrimSpace(to) == "" {
 				t.Errorf("locales/%s: %q is translated to nothing", lang, text)
@@ -159,7 +144,7 @@ func TestCompatible(t *testing.T) {
 		now := whole(t).Edition(family, "en").Body
 		is := decoded(t, now)
 		if *publish {
-			keep(t, indented(t, now), family, contract.Version(is))
+			store(t, indented(t, now), family, contract.Version(is))
 		}
 		all, err := contract.Released(family)
 		if err != nil || len(all) == 0 {
@@ -173,36 +158,28 @@ func TestCompatible(t *testing.T) {
 	}
 }
 
+// major returns the major number of a document's version.
 func major(doc contract.Document) string {
 	m, _, _ := strings.Cut(contract.Version(doc), ".")
 	return m
 }
 
-// keep writes the document of a release.
-func keep(t *testing.T, doc []byte, family, version string) {
+// store writes the document of a release.
+func store(t *testing.T, doc []byte, family, version string) {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(doc); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(released, family, version+".json.gz"), out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errOf(w.Write(doc)))
+	must(t, w.Close())
+	must(t, os.WriteFile(filepath.Join(released, family, version+".json.gz"), out.Bytes(), 0o644))
 }
 
+// decoded returns a document as a tree.
 func decoded(t *testing.T, doc []byte) contract.Document {
 	t.Helper()
 	tree, err := contract.Decode(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tree
 }
 
@@ -212,23 +189,23 @@ func TestServedDocuments(t *testing.T) {
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json", "/docs-assets/openapi/en.json", "/docs-assets/openapi/es.json", "/docs-assets/openapi/fr.json"} {
 		w := g.Do(t, resttest.Call{Method: "GET", Path: path}.Request())
 		if w.Code != 200 || contract.Version(decoded(t, w.Body.Bytes())) != APIVersion {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("GET %s = %d, want 200 with version %s", path, w.Code, APIVersion)
 		}
 		again := g.Do(t, resttest.Call{Method: "GET", Path: path, Headers: []string{"If-None-Match", w.Header().Get("ETag")}}.Request())
 		if again.Code != http.StatusNotModified {
-			t.Errorf("%s again: %d", path, again.Code)
+			t.Errorf("GET %s with its ETag = %d, want 304", path, again.Code)
 		}
 	}
 	for _, query := range []string{"", "?language=en", "?language=es", "?language=fr"} {
 		w := g.Do(t, resttest.Call{Method: "GET", Path: oem.Root + "/openapi.json" + query}.Request())
 		if w.Code != 200 || contract.Version(decoded(t, w.Body.Bytes())) != OEMVersion {
-			t.Errorf("the document for vendors %s: %d", query, w.Code)
+			t.Errorf("GET of the vendors' document %s = %d, want 200 with version %s", query, w.Code, OEMVersion)
 		}
 	}
 	if w := g.Do(t, resttest.Call{Method: "GET", Path: oem.Root + "/openapi.json?language=de"}.Request()); w.Code != 400 {
-		t.Errorf("a language that the vendors' document does not have: %d", w.Code)
+		t.Errorf("GET of the vendors' document in German = %d, want 400", w.Code)
 	}
 	if w := g.Do(t, resttest.Call{Method: "GET", Path: "/docs-assets/openapi/de.json"}.Request()); w.Code != 404 {
-		t.Errorf("a language that is not there: %d", w.Code)
+		t.Errorf("GET of the document in German = %d, want 404", w.Code)
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
-// changes tests changes of an API key of the tenant acme-inc that may read users and
-// tenants.
-func (w *town) changes(boss, path, id string, use func(int, string, string, ...string) map[string]any) {
+// checkKeyChange: an API key of the tenant acme-inc changes by the members that are sent, and a read key
+// can be sent back.
+func (w *town) checkKeyChange(boss, path, id string, use func(int, string, string, ...string) map[string]any) {
 	w.t.Helper()
 	made := w.as(boss, 201, "POST", path, `{"name":"to change","scopes":["users:read","tenants:read"]}`)
 	key, one := made["key"].(string), path+"/"+made["id"].(string)
 	use(200, key, "/users")
 	if up := w.as(boss, 200, "PUT", one, `{"scopes":["tenants:read"]}`); up["name"] != "to change" || fmt.Sprint(up["scopes"]) != "[tenants:read]" || up["key"] != nil {
-		w.t.Errorf("changed to %v", up)
+		w.t.Errorf("PUT %s = %v, want only tenants:read", one, up)
 	}
 	use(403, key, "/users")
 	use(200, key, "/tenants")
@@ -32,7 +32,7 @@ func (w *town) changes(boss, path, id string, use func(int, string, string, ...s
 	back := w.as(boss, 200, "PUT", one, string(again))
 	delete(back, "last_used_at")
 	if delete(got, "last_used_at"); fmt.Sprint(back) != fmt.Sprint(got) {
-		w.t.Errorf("sent back %v, got %v", back, got)
+		w.t.Errorf("PUT of the key as it was read = %v, want %v", back, got)
 	}
 	for _, bad := range []string{`{"name":null}`, `{"name":""}`, `{"scopes":[]}`, `{"scopes":null}`, `{"scopes":["x"]}`, `{"expires_at":"2001-01-01T00:00:00Z"}`, `{"nmae":"x"}`} {
 		w.as(boss, 422, "PUT", one, bad)
@@ -52,10 +52,10 @@ func TestKeyForOneEnvironment(t *testing.T) {
 		made := w.as(w.admin, 201, "POST", path, `{"name":"ci","scopes":["bouncers:read"],"environment":"sandbox"}`)
 		key, _ := made["key"].(string)
 		if made["environment"] != "sandbox" || !strings.HasPrefix(key, "gh_sandbox_") || made["owner"] != nil {
-			t.Errorf("made %v", made)
+			t.Errorf("POST %s = %v, want a key of sandbox", path, made)
 		}
 		if got := w.as(w.admin, 200, "GET", path+"/"+made["id"].(string), ""); got["environment"] != "sandbox" {
-			t.Errorf("kept %v", got)
+			t.Errorf("GET of the key = %v, want sandbox", got)
 		}
 		w.call(200, resttest.Call{Method: "GET", Path: "/api/v1/environments/sandbox/enforcement", Key: key})
 		w.call(403, resttest.Call{Method: "GET", Path: "/api/v1/environments/production/enforcement", Key: key})
@@ -67,45 +67,45 @@ func TestKeyForOneEnvironment(t *testing.T) {
 func TestOneTime(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		w := newTown(t, c)
-		var told map[string]any
-		same := func(what, read string, members ...string) {
+		var answer map[string]any
+		wantSame := func(what, read string, members ...string) {
 			t.Helper()
 			got := w.as(w.admin, 200, "GET", read, "")
 			for _, m := range members {
-				at, _ := told[m].(string)
+				at, _ := answer[m].(string)
 				if at != got[m] || !strings.HasSuffix(at, "Z") {
-					t.Errorf("%s: %s is %v, read as %v", what, m, told[m], got[m])
+					t.Errorf("%s: %s = %v in the answer, %v in %s", what, m, answer[m], got[m], read)
 				}
 			}
 		}
-		told = w.as(w.admin, 201, "POST", "/users", `{"email":"ada@example.com","username":"ada"}`)
-		user := "/users/" + told["id"].(string)
-		same("a user made", user, "created_at")
-		told = w.as(w.admin, 200, "PUT", user, `{"department":"IT"}`)
-		same("a user changed", user, "created_at", "updated_at")
-		told = w.as(w.admin, 200, "PUT", user+"/roles", `{"roles":["viewer"]}`)
-		same("a user's roles", user, "created_at", "updated_at")
+		answer = w.as(w.admin, 201, "POST", "/users", `{"email":"ada@example.com","username":"ada"}`)
+		user := "/users/" + answer["id"].(string)
+		wantSame("a user made", user, "created_at")
+		answer = w.as(w.admin, 200, "PUT", user, `{"department":"IT"}`)
+		wantSame("a user changed", user, "created_at", "updated_at")
+		answer = w.as(w.admin, 200, "PUT", user+"/roles", `{"roles":["viewer"]}`)
+		wantSame("a user's roles", user, "created_at", "updated_at")
 
-		told = w.as(w.admin, 201, "POST", "/tenants", `{"name":"acme"}`)
-		same("a tenant made", "/tenants/acme", "created_at", "updated_at")
-		told = w.as(w.admin, 200, "PUT", "/tenants/acme", `{"name":"Acme"}`)
-		same("a tenant changed", "/tenants/acme", "created_at", "updated_at")
-		told = w.as(w.admin, 200, "DELETE", "/tenants/acme", "")
-		same("a tenant deleted", "/tenants/acme", "deleted_at")
+		answer = w.as(w.admin, 201, "POST", "/tenants", `{"name":"acme"}`)
+		wantSame("a tenant made", "/tenants/acme", "created_at", "updated_at")
+		answer = w.as(w.admin, 200, "PUT", "/tenants/acme", `{"name":"Acme"}`)
+		wantSame("a tenant changed", "/tenants/acme", "created_at", "updated_at")
+		answer = w.as(w.admin, 200, "DELETE", "/tenants/acme", "")
+		wantSame("a tenant deleted", "/tenants/acme", "deleted_at")
 
 		const keys = "/tenants/default/api-keys"
 		end := time.Now().Add(time.Hour).In(time.FixedZone("", 2*3600)).Format("2006-01-02T15:04:05.999999999Z07:00")
-		told = w.as(w.admin, 201, "POST", keys, fmt.Sprintf(`{"name":"k","scopes":["users:read"],"expires_at":%q}`, end))
-		same("a key made", keys+"/"+told["id"].(string), "created_at", "expires_at")
-		told = w.as(w.admin, 200, "PUT", keys+"/"+told["id"].(string), fmt.Sprintf(`{"expires_at":%q}`, end))
-		same("a key changed", keys+"/"+told["id"].(string), "created_at", "expires_at")
-		told = w.as(w.admin, 201, "POST", keys+"/"+told["id"].(string)+"/rotate", "")
-		same("a key replaced", keys+"/"+told["id"].(string), "created_at", "expires_at")
-		told = w.as(w.admin, 201, "POST", "/developer-portal/api-keys/sandbox/generate", fmt.Sprintf(`{"expires_at":%q}`, end))
-		same("a key generated", keys+"/"+told["id"].(string), "created_at", "expires_at")
+		answer = w.as(w.admin, 201, "POST", keys, fmt.Sprintf(`{"name":"k","scopes":["users:read"],"expires_at":%q}`, end))
+		wantSame("a key made", keys+"/"+answer["id"].(string), "created_at", "expires_at")
+		answer = w.as(w.admin, 200, "PUT", keys+"/"+answer["id"].(string), fmt.Sprintf(`{"expires_at":%q}`, end))
+		wantSame("a key changed", keys+"/"+answer["id"].(string), "created_at", "expires_at")
+		answer = w.as(w.admin, 201, "POST", keys+"/"+answer["id"].(string)+"/rotate", "")
+		wantSame("a key replaced", keys+"/"+answer["id"].(string), "created_at", "expires_at")
+		answer = w.as(w.admin, 201, "POST", "/developer-portal/api-keys/sandbox/generate", fmt.Sprintf(`{"expires_at":%q}`, end))
+		wantSame("a key generated", keys+"/"+answer["id"].(string), "created_at", "expires_at")
 
-		told = w.as(w.admin, 200, "PUT", "/environments/sandbox/enforcement", `{"mode":"enforce"}`)
-		same("an environment switched", "/environments/sandbox/enforcement", "updated_at")
+		answer = w.as(w.admin, 200, "PUT", "/environments/sandbox/enforcement", `{"mode":"enforce"}`)
+		wantSame("an environment switched", "/environments/sandbox/enforcement", "updated_at")
 	})
 }
 
@@ -142,7 +142,7 @@ func TestCallerWithoutPermissions(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	w.as(w.admin, 201, "POST", "/users", `{"email":"ada@example.com","username":"ada","password":"correct horse"}`)
 	if ps, ok := w.as(w.login("ada", "correct horse"), 200, "GET", "/auth/me", "")["permissions"].([]any); !ok || len(ps) != 0 {
-		t.Errorf("permissions are %v", ps)
+		t.Errorf("permissions = %v, want an empty list", ps)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestTokenNamesATenant(t *testing.T) {
 	ask(200, "", "X-Tenant-ID", "acme")
 	for _, no := range []map[string]any{ask(403, "", "X-Tenant-ID", "default"), ask(403, "?tenant_id=default"), ask(403, "", "X-Tenant-ID", "t2")} {
 		if no["error"] != "tenant_access_denied" || no["error_description"] == "" {
-			t.Errorf("refused with %v", no)
+			t.Errorf("refusal = %v, want tenant_access_denied with a description", no)
 		}
 	}
 }

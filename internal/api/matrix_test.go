@@ -17,9 +17,9 @@ import (
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// TestMatrix checks for all operations and aliases that a request without a valid
-// credential or without the permission is refused before its body is read. The API has
-// no services here, so a request that gets through would end in a panic.
+// TestMatrix: under all paths of all operations, a request without a valid credential or without the
+// permission is refused before its body is read. The API has no services here, so an admitted request
+// would panic.
 func TestMatrix(t *testing.T) {
 	var all []scope.Permission
 	for _, area := range []string{"policies", "resources", "decisions", "audit", "users", "agents", "bouncers", "pip", "webhooks", "notifications", "integrations", "telemetry", "simulator", "tenants", "billing", "dashboard", "editor"} {
@@ -32,9 +32,7 @@ func TestMatrix(t *testing.T) {
 		return as(c, scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}), rest.Principal{}, nil
 	}
 	r, err := New(Config{Kit: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := map[scope.Permission]bool{"": true}
 	for _, p := range all {
 		known[p] = true
@@ -73,7 +71,7 @@ func TestMatrix(t *testing.T) {
 				continue
 			}
 			if w := try(""); w.Code != 401 || !json.Valid(w.Body.Bytes()) {
-				t.Errorf("%s %s without a credential: %d %s", op.Method, path, w.Code, w.Body)
+				t.Errorf("%s %s without a credential = %d %s, want 401", op.Method, path, w.Code, w.Body)
 			}
 			other := "vendor"
 			if op.Caller != "" {
@@ -81,7 +79,7 @@ func TestMatrix(t *testing.T) {
 			}
 			held = scope.Permissions{All: true}
 			if w := tryAs(other); !op.Token && w.Code != 403 {
-				t.Errorf("%s %s with the key of another kind of caller: %d %s", op.Method, path, w.Code, w.Body)
+				t.Errorf("%s %s with the key of another kind of caller = %d %s, want 403", op.Method, path, w.Code, w.Body)
 			}
 			if op.Permission == "" {
 				continue
@@ -93,7 +91,7 @@ func TestMatrix(t *testing.T) {
 				}
 			}
 			if w := try("key"); w.Code != 403 {
-				t.Errorf("%s %s without %s: %d %s", op.Method, path, op.Permission, w.Code, w.Body)
+				t.Errorf("%s %s without %s = %d %s, want 403", op.Method, path, op.Permission, w.Code, w.Body)
 			}
 		}
 	}
@@ -127,7 +125,7 @@ type unread struct {
 }
 
 func (u unread) Read([]byte) (int, error) {
-	u.t.Errorf("%s read the body of a request that was not admitted", u.op)
+	u.t.Errorf("%s reads the body of a request that is not admitted", u.op)
 	return 0, context.Canceled
 }
 

@@ -16,8 +16,8 @@ import (
 // signature of the body before they read it.
 var foreignBodies = []string{"/v1/data/", "/access/v1/", "/api/v1/decisions/", "/api/v1/bridge/", "/api/v1/auth/token", "/api/v1/ide-integration/webhook", "/api/v1/integrations/{integration_id}/break-glass"}
 
-// TestNames sends names with invisible characters to each operation whose body has a
-// name, at each such place.
+// TestNames: each operation refuses a name with invisible characters, at each place of its body that is a
+// name, and accepts other scripts.
 func TestNames(t *testing.T) {
 	g := newRig(t, nil)
 	tried := map[string]int{}
@@ -41,12 +41,12 @@ func TestNames(t *testing.T) {
 				tried[at[slices.IndexFunc(at, func(s string) bool { return s != "0" })]]++
 				for _, bad := range []string{"a\nb", "a\tb", "\u001b[2Jx", "x\u0085", "pay\u202egnp", "\u2066x\u2069", "\u200fx", "\u061cx", "a\u2028b", "pay\u200broll", "\ufeffpayroll", "pay\u00adroll", "payroll\u3164", "payroll\U000e0041"} {
 					if !offence(at, bad) {
-						t.Errorf("%s takes %q at %v", op.OperationID, bad, at)
+						t.Errorf("%s accepts %q at %v, want an offence", op.OperationID, bad, at)
 					}
 				}
 				for _, good := range []string{"Zahlungen: nur für Eigentümer", "支払い", "مدفوعات", "תשלומים", "a\u200db", "👩\u200d💻 team", "❤\ufe0f"} {
 					if offence(at, good) {
-						t.Errorf("%s refuses %q at %v", op.OperationID, good, at)
+						t.Errorf("%s refuses %q at %v, want it accepted", op.OperationID, good, at)
 					}
 				}
 			}
@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 	}
 	for member, least := range map[string]int{"name": 10, "username": 2, "compliance_tags": 2} {
 		if tried[member] < least {
-			t.Errorf("%d places named %s were tried, fewer than there are: %v", tried[member], member, tried)
+			t.Errorf("%d places named %s were tried, want at least %d: %v", tried[member], member, least, tried)
 		}
 	}
 }
@@ -104,8 +104,6 @@ func placed(t *testing.T, at []string, text string) string {
 		doc = map[string]any{step: doc}
 	}
 	raw, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(raw)
 }

@@ -75,7 +75,7 @@ func outsiders() []outsider {
 		return scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: kind, ID: "1"}}
 	}
 	out := []outsider{
-		{what: "nobody", want: func(d documented) int {
+		{what: "no credential", want: func(d documented) int {
 			if d.optional() {
 				return 0
 			}
@@ -124,9 +124,7 @@ func TestCallerBeforeContent(t *testing.T) {
 		return now.scope, rest.Principal{}, now.err
 	}
 	r, err := New(Config{Kit: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checked, refused := map[string]bool{}, map[string]int{}
 	for _, d := range append(documentedOps(t, r, "/openapi.json"), documentedOps(t, r, oem.Root+"/openapi.json")...) {
 		path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", "sandbox").Replace(d.path), "1")
@@ -145,7 +143,7 @@ func TestCallerBeforeContent(t *testing.T) {
 				w := httptest.NewRecorder()
 				r.ServeHTTP(w, req)
 				if w.Code != want {
-					t.Errorf("%s with %s and %q %q: %d %s, want %d", d.ID, now.what, in.query, in.headers, w.Code, w.Body, want)
+					t.Errorf("%s with %s and %q %q = %d %s, want %d", d.ID, now.what, in.query, in.headers, w.Code, w.Body, want)
 				}
 			}
 			checked[d.ID] = true
@@ -153,7 +151,7 @@ func TestCallerBeforeContent(t *testing.T) {
 		}
 	}
 	if len(checked) < 200 {
-		t.Errorf("only %d operations were checked", len(checked))
+		t.Errorf("%d operations were checked, want at least 200", len(checked))
 	}
 	for _, o := range outsiders() {
 		if refused[o.what] == 0 {
@@ -171,7 +169,7 @@ func documentedOps(t *testing.T, r *API, document string) (out []documented) {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
-		t.Fatalf("%s: %d %v", document, w.Code, err)
+		t.Fatalf("GET %s = %d, %v", document, w.Code, err)
 	}
 	for path, methods := range doc.Paths {
 		for method, raw := range methods {

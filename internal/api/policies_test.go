@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// inProcess evaluates in this process what otherwise the worker evaluates.
+// inProcess is an Evaluator that runs in the test's process instead of a worker.
 type inProcess struct{}
 
 func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
@@ -95,13 +95,14 @@ func (g *rig) expect(t *testing.T, status int, method, path, body string, header
 	t.Helper()
 	w, out := g.ask(t, method, path, body, header...)
 	if w.Code != status {
-		t.Fatalf("%s %s: %d, want %d: %s", method, path, w.Code, status, w.Body)
+		t.Fatalf("%s %s = %d, want %d: %s", method, path, w.Code, status, w.Body)
 	}
 	return out
 }
 
 const moduleJSON = `"package pay\n\nallow if input.user.id == \"ada\"\n"`
 
+// TestPoliciesOverHTTP follows a control from its creation over versions and a promotion to its deletion.
 func TestPoliciesOverHTTP(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		g := controlPlane(t, c)
@@ -110,17 +111,16 @@ func TestPoliciesOverHTTP(t *testing.T) {
 		made := g.expect(t, 201, "POST", "/policies", fmt.Sprintf(`{"name":"pay","rego_code":%s,"resource_id":%v,"bouncer_id":%v,
 			"test_cases":[{"name":"ada","input":{"user":{"id":"ada"}},"expected":true}]}`, moduleJSON, res["id"], bnc["id"]))
 		if made["status"] != "draft" || made["environment"] != "sandbox" || made["message"] == "" {
-			t.Errorf("created %v", made)
+			t.Errorf("POST /policies = %v", made)
 		}
 		w, got := g.ask(t, "GET", "/policies/1", "")
 		if w.Header().Get("ETag") != `"1"` || got["resource_id"] != 1.0 || got["deleted_at"] != nil || len(got["sync_errors"].([]any)) != 1 {
-			t.Errorf("read %s %v", w.Header(), got)
+			t.Errorf("GET /policies/1 = %s %v", w.Header(), got)
 		}
-		// What was read can be sent back.
-		// It changes nothing and so creates no version. An empty change creates none either.
+		// What was read can be sent back. It changes nothing, so like an empty change it creates no version.
 		g.expect(t, 200, "PUT", "/policies/1", w.Body.String(), "If-Match", `"1"`)
 		if same := g.expect(t, 200, "PUT", "/policies/1", `{}`); same["version"] != 1.0 {
-			t.Errorf("a change of nothing made version %v", same["version"])
+			t.Errorf("version after an empty change = %v, want 1", same["version"])
 		}
 		g.expect(t, 200, "PUT", "/policies/1", `{"description":"another"}`, "If-Match", `"1"`)
 		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1"`)
@@ -128,44 +128,44 @@ func TestPoliciesOverHTTP(t *testing.T) {
 		wrong := fmt.Sprint(g.expect(t, 422, "PUT", "/policies/1", `{"resource_id":{},"bouncer_id":[],"status":"zz","name":null,"description":null}`)["details"])
 		for _, at := range []string{"/resource_id", "/bouncer_id", "/status", "/name"} {
 			if !strings.Contains(wrong, at) {
-				t.Errorf("%s is not told: %s", at, wrong)
+				t.Errorf("offences = %s, want %s among them", wrong, at)
 			}
 		}
 		if strings.Contains(wrong, "/description") {
-			t.Errorf("null clears a description: %s", wrong)
+			t.Errorf("offences = %s, want none of null for a description", wrong)
 		}
 		up := g.expect(t, 200, "PUT", "/policies/1", `{"status":"active","description":null}`, "If-Match", `"7", "2"`)
 		if up["version"] != 3.0 || up["status"] != "active" || up["name"] != "pay" {
-			t.Errorf("updated %v", up)
+			t.Errorf("PUT /policies/1 = %v, want version 3, active", up)
 		}
 		list := g.expect(t, 200, "GET", "/policies?limit=1&status=active&name=PA&environment=sandbox", "")
 		if list["total"] != 1.0 || list["page"] != 1.0 || list["page_size"] != 1.0 {
-			t.Errorf("list %v", list)
+			t.Errorf("GET /policies = %v, want one", list)
 		}
 		report := g.expect(t, 200, "POST", "/policies/1/test", "")
 		if report["summary"].(map[string]any)["pass_rate"] != 1.0 {
-			t.Errorf("tests %v", report)
+			t.Errorf("POST /policies/1/test = %v, want all passed", report)
 		}
 		g.expect(t, 200, "POST", "/policies/1/test", `{"test_cases":[{"name":"x","input":{"any":["thing"]},"expected":false}]}`)
 		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":"package x\n\nallow if nope(1)\n"}`); v["valid"] != false || v["warnings"] != nil {
-			t.Errorf("validation %v", v)
+			t.Errorf("validation of a wrong source = %v, want not valid", v)
 		}
 		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":`+moduleJSON+`}`); v["valid"] != true || v["message"] == nil || len(v) != 3 {
-			t.Errorf("validation %v", v)
+			t.Errorf("validation of a good source = %v, want valid", v)
 		} else if list, ok := v["warnings"].([]any); !ok || len(list) != 0 {
-			t.Errorf("a source that nothing is to be said of: %v", v)
+			t.Errorf("validation of a good source = %v, want no warnings", v)
 		}
 		bad := g.expect(t, 422, "PUT", "/policies/1", `{"rego_code":"package x\n\nallow if nope(1)\n"}`)
 		if bad["error"] != "invalid_policy" || bad["errors"].([]any)[0].(map[string]any)["line"] != 3.0 {
-			t.Errorf("refused %v", bad)
+			t.Errorf("PUT of a wrong source = %v, want invalid_policy in line 3", bad)
 		}
 		promoted := g.expect(t, 200, "POST", "/policies/1/promote", `{"deployment_notes":"go","approver":"bob"}`)
 		if promoted["environment"] != "production" || promoted["policy_id"] != 1.0 || promoted["promoted_at"] == nil {
-			t.Errorf("promoted %v", promoted)
+			t.Errorf("POST /policies/1/promote = %v", promoted)
 		}
 		g.expect(t, 409, "POST", "/policies/1/promote", "")
 		if h := g.expect(t, 200, "GET", "/policies/1/versions", ""); h["total"] != 4.0 {
-			t.Errorf("history %v", h)
+			t.Errorf("GET /policies/1/versions = %v, want 4", h)
 		}
 		g.expect(t, 200, "GET", "/policies/1/versions/2", "")
 		g.expect(t, 404, "GET", "/policies/1/versions/99", "")
@@ -181,23 +181,24 @@ func TestPoliciesOverHTTP(t *testing.T) {
 	})
 }
 
+// TestResourcesAndBouncersOverHTTP follows a resource and its bouncer from the creation to the deletion.
 func TestResourcesAndBouncersOverHTTP(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		g := controlPlane(t, c)
 		g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay","policies":[7],"auto_discovered":true,"id":99,"version":5}`)
 		w, got := g.ask(t, "GET", "/resources/1", "")
 		if got["auto_discovered"] != false || got["version"] != 1.0 || len(got["policies"].([]any)) != 0 || w.Header().Get("ETag") != `"1"` {
-			t.Errorf("read %v", got)
+			t.Errorf("GET /resources/1 = %v, want the read-only members as they are", got)
 		}
 		g.expect(t, 200, "PUT", "/resources/1", w.Body.String(), "If-Match", `"1"`)
 		g.expect(t, 404, "GET", "/resources/1?environment=production", "")
 		g.expect(t, 422, "PUT", "/resources/1/enrich", `{"data_classification":"confidential"}`)
 		rich := g.expect(t, 200, "PUT", "/resources/1/enrich", `{"data_classification":"confidential","compliance_tags":["SOX"],"owner_email":"a@b.example"}`)
 		if rich["impacts"] == nil || rich["data_classification"] != "confidential" {
-			t.Errorf("enriched %v", rich)
+			t.Errorf("PUT /resources/1/enrich = %v", rich)
 		}
 		if list := g.expect(t, 200, "GET", "/resources?type=api", ""); list["total"] != 1.0 {
-			t.Errorf("list %v", list)
+			t.Errorf("GET /resources = %v, want one", list)
 		}
 		for body, pointer := range map[string]string{
 			`{"name":"x","type":"api","path":"/x","data_classification":"secret"}`:                        "/data_classification",
@@ -210,34 +211,34 @@ func TestResourcesAndBouncersOverHTTP(t *testing.T) {
 		} {
 			out := g.expect(t, 422, "POST", "/resources", body)
 			if !strings.Contains(fmt.Sprint(out["details"]), pointer) {
-				t.Errorf("%s: %v", body, out)
+				t.Errorf("POST /resources of %s = %v, want an offence at %s", body, out, pointer)
 			}
 		}
 
 		made := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080,"resource_ids":[1],"token":"mine"}`)
 		if !strings.HasPrefix(made["token"].(string), "gh_bouncer_") || made["last_heartbeat"] != nil || made["status"] != "disconnected" {
-			t.Errorf("created %v", made)
+			t.Errorf("POST /bouncers = %v", made)
 		}
 		w, _ = g.ask(t, "GET", "/bouncers/1", "")
 		if strings.Contains(w.Body.String(), "token") {
-			t.Errorf("a token after its creation: %s", w.Body)
+			t.Errorf("GET /bouncers/1 = %s, want no token", w.Body)
 		}
 		g.expect(t, 200, "PUT", "/bouncers/1", w.Body.String(), "If-Match", w.Header().Get("ETag"))
 		g.expect(t, 409, "DELETE", "/resources/1", "")
 		health := g.expect(t, 200, "GET", "/bouncers/1/health", "")
 		if _, there := health["policy-bridge_connected"]; !there || health["bouncer_id"] != 1.0 {
-			t.Errorf("health %v", health)
+			t.Errorf("GET /bouncers/1/health = %v", health)
 		}
 		if sync := g.expect(t, 200, "GET", "/peps/1/sync-status", ""); sync["pep_id"] != 1.0 || sync["status"] != "pending" {
-			t.Errorf("sync %v", sync)
+			t.Errorf("GET /peps/1/sync-status = %v, want pending", sync)
 		}
 		w, _ = g.ask(t, "GET", "/bouncers/1/opa-config", "")
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "/bundles/1/discovery") {
-			t.Errorf("configuration %d %s", w.Code, w.Body)
+			t.Errorf("GET /bouncers/1/opa-config = %d %s", w.Code, w.Body)
 		}
 		next := g.expect(t, 200, "POST", "/bouncers/1/rotate-token", "")
 		if next["token"] == made["token"] {
-			t.Error("the token stayed")
+			t.Error("the rotated token equals the old one")
 		}
 		g.expect(t, 200, "DELETE", "/bouncers/1", "")
 		for _, path := range []string{"/bouncers/1", "/bouncers/1/health", "/bouncers/1/opa-config", "/peps/1/sync-status"} {
@@ -253,10 +254,11 @@ func TestResourcesAndBouncersOverHTTP(t *testing.T) {
 	})
 }
 
+// TestCreatesAreIdempotent: each POST that creates an object takes an Idempotency-Key.
 func TestCreatesAreIdempotent(t *testing.T) {
 	for _, op := range whole(t).Routes() {
 		if op.Method == http.MethodPost && op.Status == http.StatusCreated && !op.Creates {
-			t.Errorf("%s creates, and takes no Idempotency-Key", op.ID)
+			t.Errorf("%s creates an object and takes no Idempotency-Key", op.ID)
 		}
 	}
 }
@@ -288,7 +290,7 @@ func TestAllOffences(t *testing.T) {
 		}
 		slices.Sort(got)
 		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s %s %s:\n%s, want\n%s", tc.method, tc.path, tc.body, got, tc.want)
+			t.Errorf("%s %s %s names\n%s, want\n%s", tc.method, tc.path, tc.body, got, tc.want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // TestUnknownParameters: every operation refuses an unknown query parameter and suggests
 // the most similar one, except operations of foreign protocols. The API has no services,
-// so a request that gets through ends in a 500.
+// so an admitted request ends in a 500.
 func TestUnknownParameters(t *testing.T) {
 	r := allowing(t, scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Key, ID: "1"}})
 	for _, op := range r.Routes() {
@@ -36,14 +36,14 @@ func TestUnknownParameters(t *testing.T) {
 		}
 		for query, hint := range map[string]string{"no_such_parameter=1": "", "tenat_id=t1": "tenant_id", "Environment=sandbox": "environment", "a=1&b=2": "query.b"} {
 			w := try(query)
-			told := w.Code == 400 && strings.Contains(w.Body.String(), hint) && strings.Contains(w.Body.String(), "there is no such parameter here")
-			if told == free {
-				t.Errorf("%s ?%s: %d %s", op.ID, query, w.Code, w.Body)
+			refused := w.Code == 400 && strings.Contains(w.Body.String(), hint) && strings.Contains(w.Body.String(), "there is no such parameter here")
+			if refused == free {
+				t.Errorf("%s ?%s = %d %s, want refused: %t", op.ID, query, w.Code, w.Body, !free)
 			}
 		}
 		for _, query := range []string{"environment=sandbox", "tenant_id=t1"} {
 			if w := try(query); strings.Contains(w.Body.String(), "no such parameter") {
-				t.Errorf("%s ?%s: %d %s", op.ID, query, w.Code, w.Body)
+				t.Errorf("%s ?%s = %d %s, want the parameter known", op.ID, query, w.Code, w.Body)
 			}
 		}
 	}
@@ -57,9 +57,7 @@ func allowing(t *testing.T, sc scope.Scope) *API {
 		return as(c, sc), rest.Principal{}, nil
 	}
 	r, err := New(Config{Kit: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -76,13 +74,11 @@ func TestDocumentPermissions(t *testing.T) {
 	const page = "../../docs/permissions.md"
 	const begin, end = "<!-- operations: make docs -->\n", "<!-- end -->"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, rest, ok := bytes.Cut(text, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		t.Fatalf("%s has lost its marks", page)
+		t.Fatalf("%s has no marks around the table of operations", page)
 	}
 	var table bytes.Buffer
 	table.Write(before)
@@ -118,13 +114,11 @@ func TestDocumentPermissions(t *testing.T) {
 	table.WriteString(end)
 	table.Write(after)
 	if *update {
-		if err := os.WriteFile(page, table.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(page, table.Bytes(), 0o600))
 		return
 	}
 	if !bytes.Equal(text, table.Bytes()) {
-		t.Errorf("%s is not what the operations say: look at the difference after make docs", page)
+		t.Errorf("%s differs from the operations: review the difference after make docs", page)
 	}
 }
 
@@ -161,7 +155,7 @@ func TestReach(t *testing.T) {
 					r.ServeHTTP(w, req)
 					refused := w.Code == 403 && environmentDenied(w.Body.Bytes())
 					if denied != refused {
-						t.Errorf("%s %s with a key of %s: %d %s", op.Method, path, bound, w.Code, w.Body)
+						t.Errorf("%s %s with a key of %s = %d %s, want refused: %t", op.Method, path, bound, w.Code, w.Body, denied)
 					}
 				}
 			}
@@ -181,13 +175,13 @@ func aliases(path string) []string {
 // environmentDenied reports whether an error body, in the form of any area, says that the
 // credential is not valid for the environment.
 func environmentDenied(body []byte) bool {
-	var said string // an error of AuthZEN is one text
-	if json.Unmarshal(body, &said) != nil {
+	var message string // an error of AuthZEN is one text
+	if json.Unmarshal(body, &message) != nil {
 		var doc map[string]any
 		if err := json.Unmarshal(body, &doc); err != nil {
 			return false
 		}
-		said = fmt.Sprint(doc["error"], doc["detail"], doc["message"], doc["errors"], doc["code"])
+		message = fmt.Sprint(doc["error"], doc["detail"], doc["message"], doc["errors"], doc["code"])
 	}
-	return slices.ContainsFunc([]string{"environment_denied", "valid for sandbox only", "valid for production only"}, func(s string) bool { return strings.Contains(said, s) })
+	return slices.ContainsFunc([]string{"environment_denied", "valid for sandbox only", "valid for production only"}, func(s string) bool { return strings.Contains(message, s) })
 }

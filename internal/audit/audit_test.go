@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -24,43 +23,78 @@ var (
 	admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice", IP: "10.0.0.9"}, RequestID: "r1"}
 )
 
-// storeOnly makes a log for tests that write rows directly into the store.
+// newLog returns a log on a store. It replaces what cfg lacks: the spool, the folder, the clock and the
+// logger.
+func newLog(t testing.TB, cfg Config) *DecisionLog {
+	t.Helper()
+	if cfg.Spool == nil {
+		cfg.Spool = openSpool(t, t.TempDir())
+	}
+	if cfg.SetAside == "" {
+		cfg.SetAside = t.TempDir()
+	}
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return time.Now().UTC() }
+	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	return NewDecisionLog(cfg)
+}
+
+// storeOnly returns a log for tests that write rows directly into the store.
 func storeOnly(t testing.TB, c *db.Cluster, now func() time.Time) *DecisionLog {
 	t.Helper()
-	return NewDecisionLog(Config{Cluster: c, Spool: openSpool(t, t.TempDir()), SetAside: t.TempDir(), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	return newLog(t, Config{Cluster: c, Now: now})
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantValid fails unless the hash chains of a tenant are valid.
+func wantValid(t testing.TB, l *DecisionLog, sc scope.Scope) {
+	t.Helper()
+	if rep, err := l.Verify(context.Background(), sc); err != nil || !rep.Valid {
+		t.Errorf("Verify of %s = %+v, %v, want valid", sc.Tenant, rep, err)
+	}
 }
 
 func openSpool(t testing.TB, dir string) *spool.Log {
 	t.Helper()
 	s, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
+// at returns a clock that stands still.
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
+// rowOf returns the row of a decision.
+func rowOf(t testing.TB, d *Decision) row {
+	t.Helper()
+	r, err := toRow(appendDecision(nil, d))
+	must(t, err)
+	return r
+}
+
+// put writes decisions into the store.
 func (l *DecisionLog) put(t testing.TB, tenant scope.TenantID, ds ...Decision) {
 	t.Helper()
 	rows := make([]row, 0, len(ds))
 	for i := range ds {
 		d := ds[i]
 		l.normalise(&d)
-		r, err := toRow(appendDecision(nil, &d))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, r)
+		rows = append(rows, rowOf(t, &d))
 	}
-	if err := l.store(context.Background(), tenant, rows); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.store(context.Background(), tenant, rows))
 }
 
-// made makes one random decision. It uses few different values, so that filters overlap.
-func made(r *rand.Rand, i int, when time.Time) Decision {
+// randomDecision returns a random decision. It has few different values, so that filters overlap.
+func randomDecision(r *rand.Rand, i int, when time.Time) Decision {
 	name := "control"
 	d := Decision{
 		DecisionID: fmt.Sprintf("d-%06d", i), Timestamp: when, User: User{ID: fmt.Sprintf("user-%d", r.IntN(5))}, Action: "read", Decision: Permit,
@@ -91,6 +125,7 @@ func made(r *rand.Rand, i int, when time.Time) Decision {
 	return d
 }
 
+// matches reports whether a filter selects a decision.
 func matches(d Decision, f Filter) bool {
 	key := keyOf(&d)
 	if f.DecisionID != "" && d.DecisionID != f.DecisionID && d.CallerID != f.DecisionID {
@@ -101,6 +136,7 @@ func matches(d Decision, f Filter) bool {
 		(f.Start.IsZero() || !d.Timestamp.Before(f.Start)) && (f.End.IsZero() || !d.Timestamp.After(f.End))
 }
 
+// TestQueryAgainstEveryFilter compares random queries with a plain loop over the decisions.
 func TestQueryAgainstEveryFilter(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -108,10 +144,10 @@ func TestQueryAgainstEveryFilter(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		var all []Decision
 		for i := range 600 {
-			all = append(all, made(r, i, noon.Add(-time.Duration(r.IntN(50*3600))*time.Second)))
+			all = append(all, randomDecision(r, i, noon.Add(-time.Duration(r.IntN(50*3600))*time.Second)))
 		}
 		l.put(t, scope.DefaultTenant, all[:350]...)
-		l.put(t, scope.DefaultTenant, all[300:]...) // send fifty of them again
+		l.put(t, scope.DefaultTenant, all[300:]...) // fifty of them come twice and count once
 		logged := 0
 		for _, d := range all {
 			if d.AuditLevel != None {
@@ -149,15 +185,13 @@ func checkQuery(t *testing.T, l *DecisionLog, ctx context.Context, f Filter, all
 	got := map[string]bool{}
 	for {
 		page, err := l.Query(ctx, admin, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if page.Total != logged || page.Filtered != int64(len(want)) {
-			t.Fatalf("%+v: total %d, want %d; filtered %d, want %d", f, page.Total, logged, page.Filtered, len(want))
+			t.Fatalf("Query(%+v): total %d, want %d; filtered %d, want %d", f, page.Total, logged, page.Filtered, len(want))
 		}
 		for _, d := range page.Logs {
 			if d.Timestamp.After(last) || got[d.DecisionID] || !want[d.DecisionID] {
-				t.Fatalf("%+v: %s at %s after %s, wanted %v, had before %v", f, d.DecisionID, d.Timestamp, last, want[d.DecisionID], got[d.DecisionID])
+				t.Fatalf("Query(%+v): %s at %s after %s; in the filter: %v, on an earlier page: %v", f, d.DecisionID, d.Timestamp, last, want[d.DecisionID], got[d.DecisionID])
 			}
 			last, got[d.DecisionID] = d.Timestamp, true
 		}
@@ -166,15 +200,16 @@ func checkQuery(t *testing.T, l *DecisionLog, ctx context.Context, f Filter, all
 		}
 	}
 	if len(got) != len(want) {
-		t.Fatalf("%+v: %d entries, want %d", f, len(got), len(want))
+		t.Fatalf("Query(%+v): %d entries, want %d", f, len(got), len(want))
 	}
 	n := 0
 	f.Cursor = ""
 	if err := l.Each(ctx, admin, f, func(*Decision) error { n++; return nil }); err != nil || n != len(want) {
-		t.Fatalf("Each gave %d, want %d, error %v", n, len(want), err)
+		t.Fatalf("Each(%+v): %d entries, %v, want %d", f, n, err, len(want))
 	}
 }
 
+// TestScopesAndTenants: a key of one environment sees only its entries, a tenant only its own.
 func TestScopesAndTenants(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -187,25 +222,27 @@ func TestScopesAndTenants(t *testing.T) {
 		bound.Env, bound.EnvBound = scope.Sandbox, true
 		page, err := l.Query(ctx, bound, Filter{Environment: scope.Production})
 		if err != nil || page.Total != 1 || len(page.Logs) != 1 || page.Logs[0].DecisionID != "one" {
-			t.Errorf("a bound key saw %+v, error %v", page, err)
+			t.Errorf("Query by a sandbox key = %+v, %v, want the entry one", page, err)
 		}
 		other := admin
 		other.Tenant = dbtest.Second
 		if page, err = l.Query(ctx, other, Filter{}); err != nil || page.Total != 0 || page.Logs == nil {
-			t.Errorf("the other tenant saw %+v, error %v", page, err)
+			t.Errorf("Query by the other tenant = %+v, %v, want an empty list", page, err)
 		}
 		for _, f := range []Filter{{Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {Cursor: "MS4tMQ"}, {Decision: "MAYBE"}} {
 			if _, err := l.Query(ctx, admin, f); !fault.Is(err, fault.BadRequest) {
-				t.Errorf("%+v: %v", f, err)
+				t.Errorf("Query(%+v): got %v, want a bad request", f, err)
 			}
 		}
 		counts, err := l.Counters(ctx, admin, Of{}, noon.Add(-time.Hour), noon)
 		if err != nil || len(counts) != 2 || counts[0].Counted != 1 {
-			t.Errorf("counters %+v, error %v", counts, err)
+			t.Errorf("Counters = %+v, %v, want 2 cells of 1 decision", counts, err)
 		}
 	})
 }
 
+// TestLevelsLimitWhatIsStored: the audit level decides whether an entry exists and has an input and a
+// trace. Secrets are redacted at each level, and each decision counts once.
 func TestLevelsLimitWhatIsStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -222,43 +259,30 @@ func TestLevelsLimitWhatIsStored(t *testing.T) {
 		}
 		page, err := l.Query(ctx, admin, Filter{ResourceID: "4"})
 		if err != nil || page.Total != 3 || page.Filtered != 3 {
-			t.Fatalf("%+v, error %v", page, err)
+			t.Fatalf("Query = %+v, %v, want 3 entries", page, err)
 		}
 		for _, d := range page.Logs {
 			if (len(d.Input) > 0) != (d.AuditLevel != Basic) || (len(d.Trace) > 0) != (d.AuditLevel == Comprehensive) {
-				t.Errorf("level %s: input %s, trace %s", d.AuditLevel, d.Input, d.Trace)
+				t.Errorf("entry at level %s has the input %q and the trace %q", d.AuditLevel, d.Input, d.Trace)
 			}
-			if in := string(d.Input) + string(d.Trace); in != "" && (contains(in, "canary") || !contains(in, "[redacted]")) {
-				t.Errorf("level %s kept %s", d.AuditLevel, in)
+			if in := string(d.Input) + string(d.Trace); in != "" && (strings.Contains(in, "canary") || !strings.Contains(in, "[redacted]")) {
+				t.Errorf("entry at level %s has %s, want the secrets redacted", d.AuditLevel, in)
 			}
 		}
 		counts, err := l.Counters(ctx, admin, Of{PolicyID: 2, ResourceID: "4"}, noon, noon)
 		if err != nil || len(counts) != 1 || counts[0].Counted != 4 || counts[0].Logged != 3 {
-			t.Errorf("counters %+v, error %v: a decision at level none counts once", counts, err)
+			t.Errorf("Counters = %+v, %v, want 4 counted and 3 logged", counts, err)
 		}
 	})
 }
 
-func contains(s, part string) bool {
-	for i := 0; i+len(part) <= len(s); i++ {
-		if s[i:i+len(part)] == part {
-			return true
-		}
-	}
-	return false
-}
-
+// appendEntry writes an administrative entry.
 func appendEntry(t *testing.T, c *db.Cluster, sc scope.Scope, when time.Time, e Entry) {
 	t.Helper()
-	store, err := c.Tenant(context.Background(), sc.Tenant)
-	if err == nil {
-		err = store.Write(context.Background(), func(tx *db.Tx) error { return Append(context.Background(), tx, sc, when, e) })
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Write(context.Background(), sc.Tenant, func(tx *db.Tx) error { return Append(context.Background(), tx, sc, when, e) }))
 }
 
+// TestEvents: Events returns administrative entries, newest first, without secrets and invalid text.
 func TestEvents(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -272,7 +296,7 @@ func TestEvents(t *testing.T) {
 		}
 		page, err := l.Events(ctx, admin, EventFilter{Limit: 2})
 		if err != nil || page.Total != 5 || page.Filtered != 5 || len(page.Events) != 2 || page.Events[0].ObjectID != "4" {
-			t.Fatalf("%+v, error %v", page, err)
+			t.Fatalf("Events = %+v, %v, want 2 of 5 entries, the newest first", page, err)
 		}
 		want := Event{
 			ID: 5, Timestamp: noon.Add(4 * time.Minute), Type: "POLICY_CREATED", Object: "policy", ObjectID: "4", ObjectName: "n\uFFFDame", Environment: scope.Sandbox,
@@ -281,11 +305,14 @@ func TestEvents(t *testing.T) {
 			EventContext: map[string]any{"resource_snapshot": map[string]any{"version": float64(3)}},
 		}
 		if diff := cmp.Diff(want, page.Events[0]); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
+			t.Errorf("newest entry (-want +got)\n%s", diff)
 		}
 		page, err = l.Events(ctx, admin, EventFilter{Cursor: page.NextCursor, Type: "RESOURCE_UPDATED", Start: noon, End: noon.Add(3 * time.Minute)})
 		if err != nil || page.Filtered != 2 || len(page.Events) != 1 || page.Events[0].ObjectID != "1" || page.NextCursor != "" {
-			t.Errorf("%+v, error %v", page, err)
+			t.Errorf("Events of the next page = %+v, %v, want only the entry 1 of 2", page, err)
 		}
 	})
 }
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

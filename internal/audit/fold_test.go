@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -31,14 +29,12 @@ func spoolBytes(t *testing.T, dir string) (n int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
-// TestFloodOfRefusals sends a flood of refusals, equal, alike and different, small and large. They
-// take little space on disk. Each is counted, no permit is folded, and the log is valid.
+// TestFloodOfRefusals: a flood of refusals, equal, alike and different, small and large, takes little
+// space on disk. Each is counted, no permit is folded, and the log is valid.
 func TestFloodOfRefusals(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		dir := t.TempDir()
@@ -48,10 +44,7 @@ func TestFloodOfRefusals(t *testing.T) {
 		limits := fold.Limits{
 			Burst: 200, Rate: 1, EqualBurst: 50, EqualRate: 1, ByteBurst: 512 << 10, ByteRate: 1 << 10, Window: time.Hour, Sums: 16, PerOrigin: 4,
 		}
-		l := NewDecisionLog(Config{
-			Cluster: c, Spool: s, SetAside: t.TempDir(), Fold: &limits, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Now: func() time.Time { return time.Unix(0, clock.Load()).UTC() },
-		})
+		l := newLog(t, Config{Cluster: c, Spool: s, Fold: &limits, Now: func() time.Time { return time.Unix(0, clock.Load()).UTC() }})
 		stop := running(t, l)
 		waitOpen(t, l)
 		const n = 6000
@@ -87,31 +80,25 @@ func TestFloodOfRefusals(t *testing.T) {
 			} else {
 				err = l.RecordAll(scope.DefaultTenant, []Decision{d})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		waitShipped(t, s)
 		stop() // writes the counts
-		again := running(t, l)
-		waitShipped(t, s)
-		again()
+		runUntilShipped(t, l)
 		if size := spoolBytes(t, dir); size > 8<<20 {
-			t.Errorf("%d refusals took %d bytes of the spool", refused, size)
+			t.Errorf("%d refusals take %d bytes of the spool, want at most %d", refused, size, 8<<20)
 		}
 		own, counted, seen, bytes := int64(0), int64(0), int64(0), 0
 		cursor := ""
 		for {
 			page, err := l.Query(context.Background(), admin, Filter{Limit: 1000, Cursor: cursor})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, d := range page.Logs {
 				switch {
 				case d.Decision == Permit || d.Effect == "SHADOW_WOULD_DENY":
 					seen++
 					if d.Folded != nil {
-						t.Errorf("what passed was folded: %+v", d)
+						t.Errorf("a permit or a shadow refusal is folded: %+v", d)
 					}
 				case d.Folded == nil:
 					own++
@@ -119,7 +106,7 @@ func TestFloodOfRefusals(t *testing.T) {
 				default:
 					counted += d.Folded.Count
 					if d.Folded.Last.Before(d.Folded.First) || len(d.Folded.Digest) != 2*sha256.Size || d.Folded.By == "" || d.Timestamp.After(d.Folded.Last) {
-						t.Errorf("%+v", d.Folded)
+						t.Errorf("folded entry of %s at %s = %+v", d.DecisionID, d.Timestamp, d.Folded)
 					}
 				}
 			}
@@ -128,32 +115,20 @@ func TestFloodOfRefusals(t *testing.T) {
 			}
 		}
 		if own+counted != refused || seen != permitted || own > 210 || bytes > 520<<10 {
-			t.Errorf("%d entries of their own (%d bytes) and %d counted of %d refusals; %d of %d that passed", own, bytes, counted, refused, seen, permitted)
+			t.Errorf("%d refusals have an entry (%d bytes), %d are folded, of %d; %d of %d permits have an entry", own, bytes, counted, refused, seen, permitted)
 		}
 		if n := l.FoldedTotal(); n != counted {
-			t.Errorf("the metric says that %d refusals were counted together, the log %d", n, counted)
+			t.Errorf("FoldedTotal = %d, want %d as in the log", n, counted)
 		}
-		if rep, err := l.Verify(context.Background(), admin); err != nil || !rep.Valid {
-			t.Errorf("%+v %v", rep, err)
-		}
-		store, err := c.Tenant(context.Background(), scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		total, err := counter(store)
-		if err != nil || total != n {
-			t.Errorf("the counters hold %d decisions of %d: %v", total, n, err)
-		}
+		wantValid(t, l, admin)
+		must(t, c.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+			total, err := db.One[int64](context.Background(), tx, `SELECT CAST(COALESCE(sum(counted), 0) AS BIGINT) FROM decision_counts WHERE key = ''`)
+			if total != n {
+				t.Errorf("the counters hold %d decisions, want %d", total, n)
+			}
+			return err
+		}))
 	})
-}
-
-// counter returns the number of decisions in the counters.
-func counter(store *db.DB) (n int64, err error) {
-	err = store.Read(context.Background(), func(tx *db.Tx) error {
-		n, err = db.One[int64](context.Background(), tx, `SELECT CAST(COALESCE(sum(counted), 0) AS BIGINT) FROM decision_counts WHERE key = ''`)
-		return err
-	})
-	return n, err
 }
 
 // waitOpen waits until Run runs.
@@ -167,15 +142,15 @@ func waitOpen(t *testing.T, l *DecisionLog) {
 		<-ctx.Done()
 		cancel()
 	}
-	t.Fatal("Run has not started")
+	t.Fatal("Run does not start")
 }
 
-// TestFoldedDigest checks that the digest of a folded entry is that of the ids of its refusals.
+// TestFoldedDigest: the digest of a folded entry is that of the ids of its refusals.
 func TestFoldedDigest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := openSpool(t, t.TempDir())
 		limits := fold.Limits{Burst: 3, EqualBurst: 3, ByteBurst: 1 << 20, Window: time.Hour, Sums: 4, PerOrigin: 4}
-		l := NewDecisionLog(Config{Cluster: c, Spool: s, SetAside: t.TempDir(), Fold: &limits, Now: at(noon), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		l := newLog(t, Config{Cluster: c, Spool: s, Fold: &limits, Now: at(noon)})
 		stop := running(t, l)
 		waitOpen(t, l)
 		h := sha256.New()
@@ -186,9 +161,7 @@ func TestFoldedDigest(t *testing.T) {
 			}
 			// A bouncer sends a request again if it got no answer.
 			for range 2 {
-				if _, err := l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d})))
 				if i < 3 {
 					break
 				}
@@ -196,20 +169,16 @@ func TestFoldedDigest(t *testing.T) {
 		}
 		waitShipped(t, s)
 		stop()
-		again := running(t, l)
-		waitShipped(t, s)
-		again()
+		runUntilShipped(t, l)
 		page, err := l.Query(context.Background(), admin, Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range page.Logs {
 			if d.Folded != nil && (d.Folded.Count != 7 || d.Folded.Digest != hex.EncodeToString(h.Sum(nil)) || d.DecisionID != "d3" || d.Reason != "no") {
-				t.Errorf("%+v %+v", d, d.Folded)
+				t.Errorf("folded entry = %+v, %+v, want 7 refusals from d3 with the digest of their ids", d, d.Folded)
 			}
 		}
 		if len(page.Logs) != 4 {
-			t.Errorf("%d entries", len(page.Logs))
+			t.Errorf("%d entries, want 4", len(page.Logs))
 		}
 	})
 }

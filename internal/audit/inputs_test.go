@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -16,35 +14,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// keeping makes a log that stores inputs according to kept.
-func keeping(t testing.TB, c *db.Cluster, kept *Kept, now func() time.Time) *DecisionLog {
+// inputLog returns a log that stores inputs according to kept.
+func inputLog(t testing.TB, c *db.Cluster, kept *Kept, now func() time.Time) *DecisionLog {
 	t.Helper()
-	return NewDecisionLog(Config{
-		Cluster: c, Spool: openSpool(t, t.TempDir()), SetAside: t.TempDir(), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Kept: func(context.Context, *db.Tx) (Kept, error) { return *kept, nil },
-	})
+	return newLog(t, Config{Cluster: c, Now: now, Kept: func(context.Context, *db.Tx) (Kept, error) { return *kept, nil }})
 }
 
 // ship records decisions and moves them into the store, as Run does.
 func ship(t testing.TB, l *DecisionLog, ds ...Decision) {
 	t.Helper()
 	for i := range ds {
-		if err := l.Record(scope.DefaultTenant, &ds[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Record(scope.DefaultTenant, &ds[i]))
 	}
 	b, err := l.cfg.Spool.Next(context.Background(), len(ds))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !l.shipAll(context.Background(), b.Records) {
-		t.Fatal("not shipped")
+		t.Fatal("shipAll fails")
 	}
-	if err := l.cfg.Spool.Ack(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cfg.Spool.Ack(b))
 }
 
+// withInputs returns n decisions with an input, of which half are at level basic and a quarter at none.
 func withInputs(from, n int, at time.Time) []Decision {
 	out := make([]Decision, n)
 	for i := range out {
@@ -64,13 +54,11 @@ func recordedInputs(t testing.TB, l *DecisionLog, r Recording, n int) (ids []str
 	var at Lines
 	for {
 		next, err := l.Recorded(context.Background(), admin, r, at, n, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, line := range next.Records {
 			var d Decision
 			if err := json.Unmarshal(line, &d); err != nil {
-				t.Fatalf("%v: %s", err, line)
+				t.Fatalf("decode %s: %v", line, err)
 			}
 			ids, inputs[d.DecisionID] = append(ids, d.DecisionID), string(d.Input)
 		}
@@ -88,77 +76,66 @@ func TestInputsForReplay(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		now := noon
 		kept := Kept{For: time.Hour, Rows: 1000, Bytes: 1 << 20}
-		l := keeping(t, c, &kept, func() time.Time { return now })
+		l := inputLog(t, c, &kept, func() time.Time { return now })
 		all := Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)}
 		ship(t, l, withInputs(0, 60, noon)...)
 		for _, n := range []int{1, 2, 7, 100} {
 			ids, inputs := recordedInputs(t, l, all, n)
 			if len(ids) != 45 || len(inputs) != 45 {
-				t.Fatalf("pages of %d: %d records of %d decisions", n, len(ids), len(inputs))
+				t.Fatalf("Recorded by %d: %d records of %d decisions, want 45", n, len(ids), len(inputs))
 			}
 			for i, id := range ids {
 				if want := fmt.Sprintf(`{"n":%s,"password":"[redacted]"}`, strings.TrimLeft(id[2:len(id)-1], "0")+id[len(id)-1:]); inputs[id] != want {
-					t.Errorf("%s: %s, want %s", id, inputs[id], want)
+					t.Errorf("input of %s = %s, want %s", id, inputs[id], want)
 				}
 				if i > 0 && id > ids[i-1] {
-					t.Errorf("%s comes after %s", id, ids[i-1])
+					t.Errorf("Recorded: %s comes after %s", id, ids[i-1])
 				}
 			}
 		}
 		if n, with, err := l.CountRecorded(context.Background(), admin, all); err != nil || n != 45 || with != 45 {
-			t.Errorf("counted %d of %d, %v", with, n, err)
+			t.Errorf("CountRecorded = %d, %d with an input, %v, want 45", n, with, err)
 		}
 		page, err := l.Query(context.Background(), admin, Filter{Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range page.Logs {
 			if d.AuditLevel == Basic && len(d.Input) > 0 {
 				t.Errorf("the entry of %s has the input %s", d.DecisionID, d.Input)
 			}
 		}
 		if found, err := l.ByID(context.Background(), admin, []string{"d-0000"}); err != nil || len(found) != 1 || !bytes.Contains(found[0].Input, []byte(`"n":0`)) {
-			t.Errorf("by id: %+v, %v", found, err)
+			t.Errorf("ByID(d-0000) = %+v, %v, want its input", found, err)
 		}
 		kept.Rows = 10 // of 30 at level basic and 4 that come
 		ship(t, l, withInputs(60, 8, noon)...)
 		if _, inputs := recordedInputs(t, l, all, 100); len(inputs) != 10+17 {
-			t.Errorf("%d records with an input, want 10 at level basic and 17 at detailed", len(inputs))
+			t.Errorf("with room for 10 inputs: %d records with an input, want 10 at level basic and 17 at detailed", len(inputs))
 		}
-		kept.Rows, kept.Bytes = 1000, 100 // some three of them
+		kept.Rows, kept.Bytes = 1000, 100 // room for three
 		ship(t, l, withInputs(68, 4, noon)...)
 		if _, inputs := recordedInputs(t, l, all, 100); len(inputs) != 3+18 {
-			t.Errorf("%d records with an input, want 3 at level basic and 18 at detailed", len(inputs))
+			t.Errorf("with room for 100 bytes: %d records with an input, want 3 at level basic and 18 at detailed", len(inputs))
 		}
 		now = noon.Add(2 * time.Hour) // past the hour, before retention has run
 		if _, inputs := recordedInputs(t, l, all, 100); len(inputs) != 18 {
-			t.Errorf("after the time, %d records with an input, want the 18 at detailed", len(inputs))
+			t.Errorf("after an hour: %d records with an input, want the 18 at detailed", len(inputs))
 		}
-		stored(t, l, 3)
-		if _, err := l.Retain(context.Background(), scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
-		stored(t, l, 0)
+		wantStoredInputs(t, l, 3)
+		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
+		wantStoredInputs(t, l, 0)
 	})
 }
 
-// stored checks the number of inputs in the store.
-func stored(t *testing.T, l *DecisionLog, want int64) {
+// wantStoredInputs fails unless the store has a number of inputs.
+func wantStoredInputs(t *testing.T, l *DecisionLog, want int64) {
 	t.Helper()
-	store, err := l.cfg.Cluster.Tenant(context.Background(), scope.DefaultTenant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := int64(0), store.Read(context.Background(), func(tx *db.Tx) error {
+	must(t, l.cfg.Cluster.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 		n, err := countKept(context.Background(), tx, Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)})
 		if n != want {
-			t.Errorf("%d inputs are stored, want %d", n, want)
+			t.Errorf("the store has %d inputs, want %d", n, want)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(n, err)
-	}
+	}))
 }
 
 // TestInputsOff: if a tenant switches inputs off, new ones are not stored, including those of
@@ -166,31 +143,27 @@ func stored(t *testing.T, l *DecisionLog, want int64) {
 func TestInputsOff(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		kept := Kept{For: time.Hour, Rows: 1000, Bytes: 1 << 20}
-		l := keeping(t, c, &kept, at(noon))
+		l := inputLog(t, c, &kept, at(noon))
 		if !l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Fatal("nothing is kept from the start")
+			t.Fatal("KeepsInput = false at first, want true")
 		}
 		ship(t, l, withInputs(0, 4, noon)...)
-		stored(t, l, 2)
+		wantStoredInputs(t, l, 2)
 		kept.Off = true
 		ship(t, l, withInputs(4, 4, noon)...)
 		if l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Error("inputs are still made")
+			t.Error("KeepsInput = true after the tenant switched inputs off, want false")
 		}
-		if _, err := l.Ingest(context.Background(), scope.DefaultTenant, withInputs(8, 4, noon)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(l.Ingest(context.Background(), scope.DefaultTenant, withInputs(8, 4, noon))))
 		if _, inputs := recordedInputs(t, l, Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)}, 10); len(inputs) != 2 {
 			t.Errorf("%d records with an input, want the 2 at detailed", len(inputs))
 		}
-		if _, err := l.Retain(context.Background(), scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
-		stored(t, l, 0)
+		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
+		wantStoredInputs(t, l, 0)
 		kept.Off = false
 		ship(t, l, withInputs(12, 4, noon)...)
 		if !l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Error("inputs are not made again")
+			t.Error("KeepsInput = false after the tenant switched inputs on, want true")
 		}
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestRollupsAgreeWithTheLog stores decisions at every audit level, some of them twice, and
-// compares the roll-ups of every width with its own counts.
+// TestRollupsAgreeWithTheLog: the roll-ups of every width agree with a plain count of the decisions, at
+// every audit level, also if decisions are stored twice.
 func TestRollupsAgreeWithTheLog(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := storeOnly(t, c, at(noon))
@@ -42,14 +42,10 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 			} else if r.IntN(5) == 0 {
 				d.Error = "evaluation_limit"
 			}
-			line := appendDecision(nil, &d)
-			rw, err := toRow(line)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rw := rowOf(t, &d)
 			rows = append(rows, rw)
 			if r.IntN(4) == 0 {
-				rows = append(rows, rw) // sent twice, counted once
+				rows = append(rows, rw) // comes twice, counts once
 			}
 			for _, w := range stats.Widths() {
 				k := key{w, w.Start(d.Timestamp), d.Environment}
@@ -61,9 +57,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 		}
 		for len(rows) > 0 {
 			n := min(len(rows), 97)
-			if err := l.store(context.Background(), scope.DefaultTenant, rows[:n]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.store(context.Background(), scope.DefaultTenant, rows[:n]))
 			rows = rows[n:]
 		}
 		got := 0
@@ -72,13 +66,11 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 				sc := admin
 				sc.Env = env
 				list, err := l.Rollups(context.Background(), sc, w, noon.Add(-4*day), noon)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, u := range list {
 					got++
 					if k := (key{w, u.Start, env}); want[k] == nil || u != *want[k] {
-						t.Errorf("%v %s from %s:\n%+v\nwant %+v", time.Duration(w), env, u.Start, u, want[k])
+						t.Errorf("roll-up of %v in %s from %s:\n%+v\nwant %+v", time.Duration(w), env, u.Start, u, want[k])
 					}
 				}
 			}
@@ -113,31 +105,23 @@ func count(u *stats.Rollup, d *Decision) {
 	u.Latencies.Add(us, 1)
 }
 
-// TestRollupsEnd checks that the roll-ups of each width are stored until their retention ends.
+// TestRollupsEnd: retention removes the roll-ups of each width at their own time.
 func TestRollupsEnd(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		l := storeOnly(t, c, at(noon))
 		for i, age := range []time.Duration{0, 4 * time.Hour, 3 * day, 40 * day, 900 * day} {
 			d := Decision{DecisionID: fmt.Sprint(i), Timestamp: noon.Add(-age), Environment: scope.Production, Decision: Permit, AuditLevel: None}
-			rw, err := toRow(appendDecision(nil, &d))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.store(context.Background(), scope.DefaultTenant, []row{rw}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.store(context.Background(), scope.DefaultTenant, []row{rowOf(t, &d)}))
 		}
-		if _, err := l.Retain(context.Background(), scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
 		for w, want := range map[stats.Width]int{stats.TenSeconds: 1, stats.Minute: 3, stats.Hour: 3, stats.Day: 3} {
 			list, err := l.Rollups(context.Background(), admin, w, noon.Add(-1000*day), noon)
 			if err != nil || len(list) != want {
-				t.Errorf("%v: %d left, want %d, error %v", time.Duration(w), len(list), want, err)
+				t.Errorf("%d roll-ups of %v after retention, %v, want %d", len(list), time.Duration(w), err, want)
 			}
 			for _, r := range list { // the histograms of minutes are removed before their counts
 				if kept := w != stats.Minute || r.Start.After(noon.Add(-2*day)); (r.Latencies.Count() > 0) != kept || r.Total() == 0 {
-					t.Errorf("%v of %s: %d decisions, %d latencies", time.Duration(w), r.Start, r.Total(), r.Latencies.Count())
+					t.Errorf("roll-up of %v from %s: %d decisions, %d latencies, want latencies: %t", time.Duration(w), r.Start, r.Total(), r.Latencies.Count(), kept)
 				}
 			}
 		}
@@ -164,31 +148,25 @@ func BenchmarkRollupsOfADay(b *testing.B) {
 					}
 				}
 				err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error { return stats.Store(context.Background(), tx, rs) })
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 			}
 			for b.Loop() {
 				for _, part := range []struct {
 					w    stats.Width
 					back time.Duration
 				}{{stats.TenSeconds, time.Minute}, {stats.Minute, hour}, {stats.Hour, day}} {
-					if _, err := l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon); err != nil {
-						b.Fatal(err)
-					}
+					must(b, errOf(l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon)))
 				}
 			}
 		})
 	}
 }
 
-// TestRollupsOfOlderVersions derives the roll-ups of hours and days from the counters of older
-// versions, and compares them with roll-ups that were counted.
+// TestRollupsOfOlderVersions: the migration derives the roll-ups of hours and days from the counters of
+// older versions as if they had been counted.
 func TestRollupsOfOlderVersions(t *testing.T) {
 	text, err := fs.ReadFile(db.Migrations(), "migrations/tenant/0100_rollups.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var fills []string
 	for _, s := range strings.Split(string(text), ";") {
 		if i := strings.Index(s, "INSERT INTO decision_rollups"); i >= 0 {
@@ -207,21 +185,13 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 			if d.Decision == Deny && r.IntN(3) == 0 {
 				d.Error = "evaluation_limit"
 			}
-			rw, err := toRow(appendDecision(nil, &d))
-			if err != nil {
-				t.Fatal(err)
-			}
-			rows = append(rows, rw)
+			rows = append(rows, rowOf(t, &d))
 		}
 		ctx := context.Background()
-		if err := l.store(ctx, scope.DefaultTenant, rows); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.store(ctx, scope.DefaultTenant, rows))
 		read := func(w stats.Width) (out []stats.Rollup) {
 			list, err := l.Rollups(ctx, admin, w, noon.Add(-4*day), noon)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, u := range list {
 				out = append(out, stats.Rollup{Start: u.Start, Permitted: u.Permitted, Denied: u.Denied, PolicyDenials: u.PolicyDenials, Errors: u.Errors})
 			}
@@ -236,11 +206,9 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if hours, days := read(stats.Hour), read(stats.Day); !slices.Equal(hours, wantHours) || !slices.Equal(days, wantDays) || len(fills) != 3 {
-			t.Errorf("%d fills; days %+v\nwant %+v", len(fills), days, wantDays)
+			t.Errorf("%d fills, want 3; hours %+v\nwant %+v\ndays %+v\nwant %+v", len(fills), hours, wantHours, days, wantDays)
 		}
 	})
 }

@@ -15,22 +15,17 @@ import (
 func tamper(t *testing.T, c *db.Cluster, statements ...string) {
 	t.Helper()
 	ctx := context.Background()
-	store, err := c.Tenant(ctx, scope.DefaultTenant)
-	if err == nil {
-		err = store.Write(ctx, func(tx *db.Tx) error {
-			for _, s := range statements {
-				if n, err := tx.Exec(ctx, s); err != nil || n == 0 {
-					t.Errorf("%s changed %d rows: %v", s, n, err)
-				}
+	must(t, c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		for _, s := range statements {
+			if n, err := tx.Exec(ctx, s); err != nil || n == 0 {
+				t.Errorf("%s changes %d rows: %v", s, n, err)
 			}
-			return nil
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+		}
+		return nil
+	}))
 }
 
+// TestVerify: Verify finds each change of a stored log, and names its chain, position and kind.
 func TestVerify(t *testing.T) {
 	swap := func(table string) []string {
 		return []string{
@@ -61,26 +56,26 @@ func TestVerify(t *testing.T) {
 				l := storeOnly(t, c, at(noon))
 				r := rand.New(rand.NewPCG(3, 4))
 				for i := range 20 {
-					d := made(r, i, noon)
+					d := randomDecision(r, i, noon)
 					d.AuditLevel = Basic
 					l.put(t, scope.DefaultTenant, d)
 					appendEntry(t, c, admin, noon, Entry{Type: "X", Changes: map[string]any{"a": 1}})
 				}
 				rep, err := l.Verify(context.Background(), admin)
 				if err != nil || !rep.Valid || len(rep.Chains) != 2 || rep.Chains[0].Checked != 20 {
-					t.Fatalf("before: %+v, error %v", rep, err)
+					t.Fatalf("Verify before the change = %+v, %v, want 2 valid chains of 20", rep, err)
 				}
 				tamper(t, c, test.do...)
 				rep, err = l.Verify(context.Background(), admin)
 				if err != nil || rep.Valid {
-					t.Fatalf("not found: %+v, error %v", rep, err)
+					t.Fatalf("Verify after the change = %+v, %v, want invalid", rep, err)
 				}
 				for _, ch := range rep.Chains {
 					if (ch.Name == test.chain) == ch.Valid {
-						t.Errorf("chain %s: valid %v", ch.Name, ch.Valid)
+						t.Errorf("chain %s is valid: %v, want %v", ch.Name, ch.Valid, !ch.Valid)
 					}
 					if ch.Name == test.chain && (ch.Breaks[0].Kind != test.kind || ch.Breaks[0].Position != test.pos) {
-						t.Errorf("found %+v", ch.Breaks)
+						t.Errorf("breaks of %s = %+v, want %s at %d", ch.Name, ch.Breaks, test.kind, test.pos)
 					}
 				}
 			})
@@ -88,20 +83,22 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestRetention: entries are removed when the time of their level is over, and the rest of the log stays
+// valid.
 func TestRetention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		now := noon
 		l := storeOnly(t, c, func() time.Time { return now })
 		r := rand.New(rand.NewPCG(5, 6))
-		left := map[Level]int64{}
+		fresh := map[Level]int64{}
 		old := map[Level]int64{}
 		for i := range 1200 {
-			d := made(r, i, now)
+			d := randomDecision(r, i, now)
 			if i < 900 {
 				old[d.AuditLevel]++
 			} else {
-				left[d.AuditLevel]++
+				fresh[d.AuditLevel]++
 			}
 			if i == 900 {
 				now = now.Add(60 * day)
@@ -114,43 +111,37 @@ func TestRetention(t *testing.T) {
 		check := func(gone ...Level) {
 			t.Helper()
 			removed, err := l.Retain(ctx, scope.DefaultTenant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var want int64
 			for _, g := range gone {
 				want += old[g]
 				old[g] = 0
 			}
 			if removed < want || removed > want+1 {
-				t.Errorf("removed %d, want %d", removed, want)
+				t.Errorf("Retain removes %d, want %d", removed, want)
 			}
 			page, err := l.Query(ctx, admin, Filter{})
-			if total := old[Basic] + old[Detailed] + old[Comprehensive] + left[Basic] + left[Detailed] + left[Comprehensive]; err != nil || page.Total != total || page.Filtered != total {
-				t.Errorf("total %d, filtered %d, want %d, error %v", page.Total, page.Filtered, total, err)
+			if total := old[Basic] + old[Detailed] + old[Comprehensive] + fresh[Basic] + fresh[Detailed] + fresh[Comprehensive]; err != nil || page.Total != total || page.Filtered != total {
+				t.Errorf("Query after Retain: total %d, filtered %d, %v, want %d", page.Total, page.Filtered, err, total)
 			}
-			if rep, err := l.Verify(ctx, admin); err != nil || !rep.Valid {
-				t.Errorf("%+v, error %v", rep, err)
-			}
+			wantValid(t, l, admin)
 		}
 		check()
 		now = noon.Add(91 * day)
 		check(Basic)
 		now = noon.Add(366 * day)
-		old[Basic], left[Basic] = left[Basic], 0
+		old[Basic], fresh[Basic] = fresh[Basic], 0
 		check(Basic, Detailed)
 		now = noon.Add(2556 * day)
-		old[Detailed], left[Detailed] = left[Detailed], 0
+		old[Detailed], fresh[Detailed] = fresh[Detailed], 0
 		check(Detailed, Comprehensive)
 		ev, err := l.Events(ctx, admin, EventFilter{})
 		if err != nil || ev.Total != 1 || ev.Events[0].Type != "NEW" {
-			t.Errorf("events %+v, error %v", ev, err)
+			t.Errorf("Events after Retain = %+v, %v, want NEW", ev, err)
 		}
-		d := made(r, 5000, now)
+		d := randomDecision(r, 5000, now)
 		d.AuditLevel = Basic
 		l.put(t, scope.DefaultTenant, d)
-		if rep, err := l.Verify(ctx, admin); err != nil || !rep.Valid {
-			t.Errorf("after all: %+v, error %v", rep, err)
-		}
+		wantValid(t, l, admin)
 	})
 }

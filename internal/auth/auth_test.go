@@ -17,15 +17,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTenantOfARequest: a credential is valid only in its own tenant, however the request names
-// another one.
+// TestTenantOfARequest: a credential is valid only in its own tenant, whatever tenant the request
+// names. Only a platform administrator can work in another tenant.
 func TestTenantOfARequest(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
-		r.person(scope.DefaultTenant, "root", user.RolePlatformAdmin)
-		r.person(scope.DefaultTenant, "admin", user.RoleAdmin)
-		r.person(dbtest.Second, "admin", user.RoleAdmin, user.RolePlatformAdmin)
-		platform, plain, other := r.token(scope.DefaultTenant, "root"), r.token(scope.DefaultTenant, "admin"), r.token(dbtest.Second, "admin")
-		k := r.key(dbtest.Second, "policies:read")
+		r.createUser(scope.DefaultTenant, "root", user.RolePlatformAdmin)
+		r.createUser(scope.DefaultTenant, "admin", user.RoleAdmin)
+		r.createUser(dbtest.Second, "admin", user.RoleAdmin, user.RolePlatformAdmin)
+		platform, plain, other := r.signIn(scope.DefaultTenant, "root"), r.signIn(scope.DefaultTenant, "admin"), r.signIn(dbtest.Second, "admin")
+		k := r.createKey(dbtest.Second, "policies:read")
 		for what, c := range map[string]struct {
 			c          Credential
 			want, code string
@@ -43,139 +43,120 @@ func TestTenantOfARequest(t *testing.T) {
 		} {
 			sc, who, err := r.Authenticate(context.Background(), c.c)
 			if key := c.c.APIKey == k.Key; key != (who.KeyID == k.ID && who.RateLimited && who.Tenant == dbtest.Second) {
-				t.Errorf("%s: is counted as %+v", what, who)
+				t.Errorf("%s: principal %+v, want the key's: %t", what, who, key)
 			}
 			var f *fault.Error
 			if got := code(err); got != c.want || (errors.As(err, &f) && f.Code != c.code) {
-				t.Errorf("%s: %s %v", what, got, err)
+				t.Errorf("%s: got %s (%v), want %s %s", what, got, err, c.want, c.code)
 			}
 			if err == nil && c.c.TenantHint != sc.Tenant {
-				t.Errorf("%s: in tenant %s", what, sc.Tenant)
+				t.Errorf("%s: works in tenant %s, want %s", what, sc.Tenant, c.c.TenantHint)
 			}
 			if f != nil && c.want != "401" && f.Fields["tenant_id"] != string(c.c.TenantHint) {
-				t.Errorf("%s: names %v", what, f.Fields)
+				t.Errorf("%s: error names %v, want tenant %s", what, f.Fields, c.c.TenantHint)
 			}
 		}
 	})
 }
 
-// TestTenantStops: suspended and deleted tenants are refused at once.
+// TestTenantStops: the credentials of a suspended or deleted tenant are refused at once.
 func TestTenantStops(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		made, err := r.Tenants.Create(ctx, root(), tenant.Draft{Name: "Acme"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.person(made.ID, "alice", user.RoleAdmin)
-		jwt, k := r.token(made.ID, "alice"), r.key(made.ID, "policies:read")
+		must(t, err)
+		r.createUser(made.ID, "alice", user.RoleAdmin)
+		jwt, k := r.signIn(made.ID, "alice"), r.createKey(made.ID, "policies:read")
 		all := func(what, want string) {
 			t.Helper()
 			r.want("token, "+what, Credential{Bearer: jwt}, want)
 			r.want("key, "+what, Credential{APIKey: k.Key}, want)
-			_, err := r.Login(ctx, stranger(made.ID), "alice", password)
+			_, err := r.Login(ctx, anonymous(made.ID), "alice", password)
 			if (err == nil) != (want == "ok") {
-				t.Errorf("login, %s: %v", what, err)
+				t.Errorf("login, %s: got %v, want %s", what, err, want)
 			}
 		}
 		all("active", "ok")
-		if _, err := r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
 		all("suspended", "403")
-		if _, err := r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Active), PlanType: patch.Set("pro")}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Active), PlanType: patch.Set("pro")})))
 		all("active again", "ok")
 		if _, who, _ := r.Authenticate(ctx, Credential{APIKey: k.Key}); who.Plan != "pro" {
-			t.Errorf("plan %q", who.Plan)
+			t.Errorf("plan of the key = %q, want pro", who.Plan)
 		}
-		if _, err := r.Tenants.Delete(ctx, root(), made.ID, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, false)))
 		all("deleted", "401")
 		if _, err := r.Within(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("work in a deleted tenant: %v", err)
+			t.Errorf("work in a deleted tenant: got %v, want not found", err)
 		}
-		if _, err := r.Tenants.Delete(ctx, root(), made.ID, true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, true)))
 		all("purged", "401")
 	})
 }
 
 // TestRevocation: a revoked credential ends at once on this replica, and within five seconds on the
-// others. On SQLite the other replica gets no notifications, as if they were lost, so the poll
-// applies.
+// others. On SQLite the other replica gets no notifications, as if they were lost, so it polls.
 func TestRevocation(t *testing.T) {
-	for _, backend := range dbtest.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			ctx := context.Background()
-			cfg, ck := dbtest.Config(t, backend), newClock()
-			here, there := newReplica(t, dbtest.OpenConfig(t, cfg), ck), newReplica(t, dbtest.OpenConfig(t, cfg), ck)
-			for what, revoke := range map[string]func(u user.User, tok string, k Key) error{
-				"logout": func(_ user.User, tok string, k Key) error {
-					sc, _, _ := here.Authenticate(ctx, Credential{Bearer: tok})
-					_, err := here.RevokeKey(ctx, root(), k.ID)
-					return errors.Join(err, signOut(here, sc))
-				},
-				"password": func(u user.User, _ string, k Key) error {
-					_, err := here.RotateKey(ctx, root(), k.ID, 0)
-					return errors.Join(err, second(here.Users.Update(ctx, root(), u.ID, user.Change{Password: patch.Set("a new password")})))
-				},
-				"roles": func(u user.User, _ string, k Key) error {
-					_, err := here.RevokeKey(ctx, root(), k.ID)
-					return errors.Join(err, second(here.Users.SetRoles(ctx, root(), u.ID, user.RolesChange{Roles: []string{}})))
-				},
-				"disable": func(u user.User, _ string, _ Key) error {
-					return second(here.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
-				},
-				"delete": func(u user.User, _ string, _ Key) error { return second(here.Users.Delete(ctx, root(), u.ID)) },
-			} {
-				u := here.person(scope.DefaultTenant, what, user.RolePolicyAuthor)
-				tok := here.token(scope.DefaultTenant, what)
-				sc, _ := here.is(Credential{Bearer: tok})
-				k, err := here.GenerateKey(ctx, sc, scope.Production, useful, PortalDraft{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, r := range []*replica{here, there} {
-					r.want(what+": token", Credential{Bearer: tok}, "ok")
-					r.want(what+": key", Credential{APIKey: k.Key}, "ok")
-				}
-				if err := revoke(u, tok, k); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				here.want(what+": token, here", Credential{Bearer: tok}, "401")
-				here.want(what+": key, here", Credential{APIKey: k.Key}, "401")
-				ck.pass(softAge)
-				there.want(what+": token, there", Credential{Bearer: tok}, "401")
-				there.want(what+": key, there", Credential{APIKey: k.Key}, "401")
+	eachPair(t, dbtest.Backends(), func(t *testing.T, here, there *replica) {
+		ctx := context.Background()
+		for what, revoke := range map[string]func(u user.User, tok string, k Key) error{
+			"logout": func(_ user.User, tok string, k Key) error {
+				sc, _, _ := here.Authenticate(ctx, Credential{Bearer: tok})
+				_, err := here.RevokeKey(ctx, root(), k.ID)
+				return errors.Join(err, signOut(here, sc))
+			},
+			"password": func(u user.User, _ string, k Key) error {
+				_, err := here.RotateKey(ctx, root(), k.ID, 0)
+				return errors.Join(err, errOf(here.Users.Update(ctx, root(), u.ID, user.Change{Password: patch.Set("a new password")})))
+			},
+			"roles": func(u user.User, _ string, k Key) error {
+				_, err := here.RevokeKey(ctx, root(), k.ID)
+				return errors.Join(err, errOf(here.Users.SetRoles(ctx, root(), u.ID, user.RolesChange{Roles: []string{}})))
+			},
+			"disable": func(u user.User, _ string, _ Key) error {
+				return errOf(here.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+			},
+			"delete": func(u user.User, _ string, _ Key) error { return errOf(here.Users.Delete(ctx, root(), u.ID)) },
+		} {
+			u := here.createUser(scope.DefaultTenant, what, user.RolePolicyAuthor)
+			tok := here.signIn(scope.DefaultTenant, what)
+			sc, _ := here.try(Credential{Bearer: tok})
+			k, err := here.GenerateKey(ctx, sc, scope.Production, useful, PortalDraft{})
+			must(t, err)
+			for _, r := range []*replica{here, there} {
+				r.want(what+": token", Credential{Bearer: tok}, "ok")
+				r.want(what+": key", Credential{APIKey: k.Key}, "ok")
 			}
-		})
-	}
+			if err := revoke(u, tok, k); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			here.want(what+": token, here", Credential{Bearer: tok}, "401")
+			here.want(what+": key, here", Credential{APIKey: k.Key}, "401")
+			here.clock.pass(softAge)
+			there.want(what+": token, there", Credential{Bearer: tok}, "401")
+			there.want(what+": key, there", Credential{APIKey: k.Key}, "401")
+		}
+	})
 }
 
 // TestStoreDown: cached credentials stay valid for a while if the store does not answer.
 func TestStoreDown(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
-	k, unseen := r.key(scope.DefaultTenant, "policies:read"), r.key(scope.DefaultTenant, "policies:read")
+	k, unseen := r.createKey(scope.DefaultTenant, "policies:read"), r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close())
 	for range 5 {
 		r.clock.pass(hardAge)
 		r.want("down", Credential{APIKey: k.Key}, "ok")
 	}
-	if _, got := r.is(Credential{APIKey: unseen.Key}); got == "ok" || got == "401" {
-		t.Errorf("an unknown key while the store is down: %s", got)
+	if _, got := r.try(Credential{APIKey: unseen.Key}); got == "ok" || got == "401" {
+		t.Errorf("an unknown key while the store is down: got %s, want an error that is no refusal", got)
 	}
 	r.clock.pass(r.Blind)
 	for range 3 {
-		if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
-			t.Errorf("after that: %s", got)
+		if _, got := r.try(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
+			t.Errorf("a cached key when the store is down for longer than Blind: got %s, want an error that is no refusal", got)
 		}
 	}
 }
@@ -186,30 +167,26 @@ func TestStoreDownAtOnce(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
 	r.realms.cfg.Blind = -1
-	k := r.key(scope.DefaultTenant, "policies:read")
+	k := r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close())
 	r.clock.pass(hardAge)
-	if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
-		t.Errorf("down: %s", got)
+	if _, got := r.try(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
+		t.Errorf("a cached key while the store is down: got %s, want an error that is no refusal", got)
 	}
 }
 
+// TestBouncersToken: a bouncer's token works in its own environment only, without permissions, and
+// cannot be exchanged.
 func TestBouncersToken(t *testing.T) {
-	r := one(t)
+	r := newSQLite(t)
 	ctx := context.Background()
 	text, err := secret.NewToken(rand.Reader, "gh_bouncer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = r.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		return putCredential(ctx, tx, secret.DigestOf(text), dbtest.Second, credentialBouncer, secret.DigestOf(text))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.want("without bouncers", Credential{Bearer: text}, "401")
 	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (BouncerIdentity, error) {
 		if digest != secret.DigestOf(text) {
@@ -219,7 +196,7 @@ func TestBouncersToken(t *testing.T) {
 	}
 	sc, who, err := r.Authenticate(ctx, Credential{Bearer: text})
 	if err != nil || sc.Tenant != dbtest.Second || sc.Actor.Kind != scope.Bouncer || sc.Actor.ID != "7" || !sc.EnvBound || who.RateLimited || len(sc.Permissions.List) != 0 || sc.Permissions.All {
-		t.Errorf("scope %+v, %+v, %v", sc, who, err)
+		t.Errorf("Authenticate of bouncer 7 = %+v, %+v, %v", sc, who, err)
 	}
 	r.want("the other environment", Credential{Bearer: text, EnvHint: scope.Production}, "403")
 	r.BouncerTimes = func(_ context.Context, _ *db.Tx, id string) (made, changed time.Time, err error) {
@@ -229,17 +206,17 @@ func TestBouncersToken(t *testing.T) {
 		return time.Unix(1e9, 0), time.Unix(2e9, 0), nil
 	}
 	if me, err := r.Me(ctx, sc); err != nil || me.CreatedAt.Unix() != 1e9 || me.UpdatedAt.Unix() != 2e9 || me.Permissions == nil {
-		t.Errorf("shown as %+v, %v", me, err)
+		t.Errorf("Me of bouncer 7 = %+v, %v, want its two times and no permissions", me, err)
 	}
 	if _, err := r.Portal(ctx, sc, nil); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("a bouncer is given a token: %v", err)
+		t.Errorf("Portal for a bouncer: got %v, want forbidden", err)
 	}
 }
 
-// TestRun flushes when it ends.
+// TestRun: Run stores the last use of credentials when it ends.
 func TestRun(t *testing.T) {
-	r := one(t)
-	k := r.key(scope.DefaultTenant, "policies:read")
+	r := newSQLite(t)
+	k := r.createKey(scope.DefaultTenant, "policies:read")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -250,16 +227,14 @@ func TestRun(t *testing.T) {
 	cancel()
 	<-done
 	if got, _ := r.Key(context.Background(), root(), k.ID); got.LastUsedAt == nil {
-		t.Error("the last use is lost")
+		t.Error("the key has no last use after Run ended")
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func BenchmarkAuthenticateKey(b *testing.B) {
-	r := one(b)
+	r := newSQLite(b)
 	r.Now = time.Now // the benchmark includes the cost of the real clock
-	k := r.key(scope.DefaultTenant, "policies:read", "decisions:read")
+	k := r.createKey(scope.DefaultTenant, "policies:read", "decisions:read")
 	c := Credential{APIKey: k.Key, IP: "192.0.2.1", RequestID: "0123456789", EnvHint: scope.Production}
 	ctx := context.Background()
 	if _, _, err := r.Authenticate(ctx, c); err != nil {
@@ -286,9 +261,9 @@ func BenchmarkAuthenticateKey(b *testing.B) {
 }
 
 func BenchmarkAuthenticateToken(b *testing.B) {
-	r := one(b)
-	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-	c := Credential{Bearer: r.token(scope.DefaultTenant, "alice")}
+	r := newSQLite(b)
+	r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+	c := Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")}
 	b.Run("known", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -15,48 +15,42 @@ import (
 func TestRenewedSessionEnds(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		r.person(scope.DefaultTenant, "alice")
-		token := r.token(scope.DefaultTenant, "alice")
+		r.createUser(scope.DefaultTenant, "alice")
+		token := r.signIn(scope.DefaultTenant, "alice")
 		began := r.clock.Now()
 		for range 6 {
 			r.clock.pass(TokenLife/6 - time.Second)
-			sc, _ := r.is(Credential{Bearer: token})
+			sc, _ := r.try(Credential{Bearer: token})
 			g, err := r.Portal(ctx, sc, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if left := began.Add(TokenLife).Sub(r.clock.Now()); time.Duration(g.ExpiresIn)*time.Second > left {
-				t.Fatalf("a token made %s after the sign-in is good for %d s", r.clock.Now().Sub(began), g.ExpiresIn)
+			must(t, err)
+			if rest := began.Add(TokenLife).Sub(r.clock.Now()); time.Duration(g.ExpiresIn)*time.Second > rest {
+				t.Fatalf("a token made %s after the sign-in lives %d s, want at most %s", r.clock.Now().Sub(began), g.ExpiresIn, rest)
 			}
 			token = g.AccessToken
 		}
-		r.want("within the hour", Credential{Bearer: token}, "ok")
+		r.want("before the first token's end", Credential{Bearer: token}, "ok")
 		r.clock.pass(6 * time.Second)
-		r.want("after it", Credential{Bearer: token}, "401")
+		r.want("after the first token's end", Credential{Bearer: token}, "401")
 	})
 }
 
-// TestPasswordChange ends the person's own keys too, unless the caller keeps them.
+// TestPasswordChange: a new password also ends the person's keys, unless the caller keeps them.
 func TestPasswordChange(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		u := r.person(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
-		sc, _ := r.is(Credential{Bearer: r.token(scope.DefaultTenant, "alice")})
+		u := r.createUser(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
+		sc, _ := r.try(Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")})
 		key, err := r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		change := func(ch user.Change) {
 			t.Helper()
-			if _, err := r.Users.Update(ctx, root(), u.ID, ch); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(r.Users.Update(ctx, root(), u.ID, ch)))
 		}
 		change(user.Change{Password: patch.Set("a new password 1"), KeepKeys: true})
-		r.want("a key that was kept", Credential{APIKey: key.Key}, "ok")
+		r.want("a key, after a new password with KeepKeys", Credential{APIKey: key.Key}, "ok")
 		change(user.Change{Department: patch.Set("IT")})
-		r.want("a key after another change", Credential{APIKey: key.Key}, "ok")
+		r.want("a key, after another change", Credential{APIKey: key.Key}, "ok")
 		change(user.Change{Password: patch.Set("a new password 2")})
-		r.want("a key of before", Credential{APIKey: key.Key}, "401")
+		r.want("a key, after a new password", Credential{APIKey: key.Key}, "401")
 	})
 }

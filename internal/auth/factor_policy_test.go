@@ -22,49 +22,39 @@ func TestRequired(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		made, err := r.Tenants.Create(ctx, root(), tenant.Draft{Name: "Acme", Domain: "acme.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.person(made.ID, "alice", user.RoleAdmin)
-		r.person(made.ID, "bob")
-		before, key := r.token(made.ID, "bob"), r.key(made.ID, "users:read")
-		r.want("before", Credential{Bearer: before}, "ok")
-		if _, err := r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Settings: patch.Set(tenant.Settings{tenant.FactorSetting: true})}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		r.createUser(made.ID, "alice", user.RoleAdmin)
+		r.createUser(made.ID, "bob")
+		before, key := r.signIn(made.ID, "bob"), r.createKey(made.ID, "users:read")
+		r.want("a session before the setting", Credential{Bearer: before}, "ok")
+		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Settings: patch.Set(tenant.Settings{tenant.FactorSetting: true})})))
 		r.clock.pass(hardAge)
 		enrolFirst := func(what string, c Credential) {
 			t.Helper()
 			_, _, err := r.Authenticate(ctx, c)
 			wantCode(t, what, err, "second_factor_enrolment_required")
 		}
-		enrolFirst("a session from before", Credential{Bearer: before})
-		token := r.token(made.ID, "alice")
+		enrolFirst("a session from before the setting", Credential{Bearer: before})
+		token := r.signIn(made.ID, "alice")
 		enrolFirst("a new session", Credential{Bearer: token})
 		r.want("an API key", Credential{APIKey: key.Key}, "ok")
 		link, err := r.Sessions.Link(ctx, made.ID, "bob", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		here := stranger(made.ID)
+		must(t, err)
+		here := anonymous(made.ID)
 		here.Actor.IP = "127.0.0.1"
 		linked, err := r.Sessions.Redeem(ctx, here, link, Browser{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.want("a link's session", Credential{Cookie: linked.Cookie}, "ok")
 
 		sc, _, err := r.Authenticate(ctx, Credential{Bearer: token, Enrolling: true})
 		if err != nil || !sc.EnrolOnly {
-			t.Fatalf("enrolling: %v, %v", sc.EnrolOnly, err)
+			t.Fatalf("Authenticate of an enrolling session: EnrolOnly %v, %v, want true", sc.EnrolOnly, err)
 		}
 		a := &app{r: r, tenant: made.ID, user: user.User{ID: sc.Actor.ID, Username: "alice"}}
 		e, err := r.Factors.Begin(ctx, sc, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.secret = e.Secret
-		attacker := r.token(made.ID, "alice")
+		attacker := r.signIn(made.ID, "alice")
 		if a.codes, err = r.Factors.Confirm(ctx, sc, a.code(0)); err != nil {
 			t.Fatal(err)
 		}
@@ -73,14 +63,12 @@ func TestRequired(t *testing.T) {
 		r.clock.pass(time.Minute)
 		sc = a.session(a.code(0))
 		if sc.EnrolOnly {
-			t.Error("a session with a code must enrol")
+			t.Error("a session with a code is EnrolOnly")
 		}
-		if err := r.Factors.Disable(ctx, sc, password, a.codes[0]); err != nil {
-			t.Fatal(err)
-		}
-		after, _, err := r.Authenticate(ctx, Credential{Bearer: r.token(made.ID, "alice"), Enrolling: true})
+		must(t, r.Factors.Disable(ctx, sc, password, a.codes[0]))
+		after, _, err := r.Authenticate(ctx, Credential{Bearer: r.signIn(made.ID, "alice"), Enrolling: true})
 		if err != nil || !after.EnrolOnly {
-			t.Errorf("after disabling: %v, %v", after.EnrolOnly, err)
+			t.Errorf("Authenticate after Disable: EnrolOnly %v, %v, want true", after.EnrolOnly, err)
 		}
 	})
 }
@@ -90,94 +78,81 @@ func TestRequired(t *testing.T) {
 func TestReset(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		a := r.enrolled(dbtest.Second, "alice", user.RoleAdmin)
-		r.person(dbtest.Second, "boss", user.RoleAdmin)
+		a := r.enrolledUser(dbtest.Second, "alice", user.RoleAdmin)
+		r.createUser(dbtest.Second, "boss", user.RoleAdmin)
 		boss := r.signedIn(dbtest.Second, "boss")
 		weak := boss
 		weak.Permissions = scope.Permissions{}
-		wantCode(t, "by somebody who may do less", r.Factors.ResetOf(ctx, weak, a.user.ID), "permission_denied")
+		wantCode(t, "reset by a caller with fewer permissions", r.Factors.ResetOf(ctx, weak, a.user.ID), "permission_denied")
 		elsewhere := boss
 		elsewhere.Tenant = scope.DefaultTenant
-		wantCode(t, "an id of another tenant", r.Factors.ResetOf(ctx, elsewhere, a.user.ID), "not_found")
+		wantCode(t, "reset from another tenant", r.Factors.ResetOf(ctx, elsewhere, a.user.ID), "not_found")
 		_, err := r.Factors.StateOf(ctx, elsewhere, a.user.ID)
-		wantCode(t, "the state of another tenant's person", err, "not_found")
+		wantCode(t, "state, asked from another tenant", err, "not_found")
 		own := a.session(a.code(0))
-		wantCode(t, "the own one", r.Factors.ResetOf(ctx, own, a.user.ID), "permission_denied")
-		token := own
+		wantCode(t, "reset of the caller's own factor", r.Factors.ResetOf(ctx, own, a.user.ID), "permission_denied")
 		c := a.challenge()
 		wantCode(t, "reset", r.Factors.ResetOf(ctx, boss, a.user.ID), okay)
 		wantCode(t, "reset twice", r.Factors.ResetOf(ctx, boss, a.user.ID), "no_second_factor")
-		if _, err := r.Sessions.List(ctx, token); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Sessions.List(ctx, own)))
 		if list, _ := r.Sessions.ListOf(ctx, boss, a.user.ID); len(list) != 0 {
-			t.Errorf("%d sessions are left", len(list))
+			t.Errorf("after the reset %d sessions remain, want none", len(list))
 		}
 		_, err = a.respond(c, a.code(1))
 		wantCode(t, "a challenge from before", err, "invalid_challenge")
 		_, err = a.login("")
-		wantCode(t, "with the password", err, okay)
+		wantCode(t, "login with the password", err, okay)
 		if rows := r.auditOf(dbtest.Second); !strings.Contains(rows, "SECOND_FACTOR_RESET") {
-			t.Error("the audit has no SECOND_FACTOR_RESET")
+			t.Errorf("the audit has no SECOND_FACTOR_RESET: %s", rows)
 		}
 
 		a.enrol()
 		fresh, err := r.ResetPassword(ctx, dbtest.Second, "alice", "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = r.Login(ctx, stranger(dbtest.Second), "alice", fresh)
-		wantCode(t, "a new password keeps the factor", err, codeRequired)
+		must(t, err)
+		_, err = r.Login(ctx, anonymous(dbtest.Second), "alice", fresh)
+		wantCode(t, "login after ResetPassword that keeps the factor", err, codeRequired)
 		if fresh, err = r.ResetPassword(ctx, dbtest.Second, "alice", "", true); err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.Login(ctx, stranger(dbtest.Second), "alice", fresh)
-		wantCode(t, "and removes it on demand", err, okay)
+		_, err = r.Login(ctx, anonymous(dbtest.Second), "alice", fresh)
+		wantCode(t, "login after ResetPassword that removes the factor", err, okay)
 
-		b := r.enrolled(dbtest.Second, "bob")
-		if _, err := r.Users.Delete(ctx, systemOf(dbtest.Second), b.user.ID); err != nil {
-			t.Fatal(err)
-		}
+		b := r.enrolledUser(dbtest.Second, "bob")
+		must(t, errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), b.user.ID)))
 		err = r.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 			had, err := factor.Enrolled(ctx, tx, b.user.ID)
 			if had {
-				t.Error("the factor outlives its person")
+				t.Error("a deleted person still has a factor")
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
-func systemOf(t scope.TenantID) scope.Scope { return SystemScope(t, "test", "req") }
-
 // TestFactorsOfPeopleOnly: keys have no second factor.
 func TestFactorsOfPeopleOnly(t *testing.T) {
-	r := one(t)
-	sc, _, err := r.Authenticate(context.Background(), Credential{APIKey: r.key(scope.DefaultTenant, "users:write").Key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newSQLite(t)
+	sc, _, err := r.Authenticate(context.Background(), Credential{APIKey: r.createKey(scope.DefaultTenant, "users:write").Key})
+	must(t, err)
 	_, err = r.Factors.Begin(context.Background(), sc, password)
-	wantCode(t, "a key", err, "permission_denied")
+	wantCode(t, "Begin by a key", err, "permission_denied")
 }
 
 // TestTokenWithCode: the token endpoint accepts the code as a parameter.
 func TestTokenWithCode(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
-		a := r.enrolled(scope.DefaultTenant, "alice")
+		a := r.enrolledUser(scope.DefaultTenant, "alice")
 		ask := func(code string) error {
-			_, err := r.Token(context.Background(), stranger(a.tenant), TokenRequest{GrantType: "password", Username: "alice", Password: password, Code: code})
+			_, err := r.Token(context.Background(), anonymous(a.tenant), TokenRequest{GrantType: "password", Username: "alice", Password: password, Code: code})
 			return err
 		}
 		err := ask("")
 		wantCode(t, "without a code", err, codeRequired)
 		if !fault.Is(err, fault.BadRequest) {
-			t.Errorf("%v is no 400", err)
+			t.Errorf("without a code: got %v, want a bad request", err)
 		}
-		wantCode(t, "a wrong code", ask(a.wrong()), "invalid_grant")
+		wantCode(t, "a wrong code", ask(a.wrongCode()), "invalid_grant")
 		wantCode(t, "a code", ask(a.code(0)), okay)
 	})
 }
@@ -186,10 +161,8 @@ func TestTokenWithCode(t *testing.T) {
 // new encryption key re-encrypts the secret.
 func TestFactorAtRest(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
-		a := r.enrolled(scope.DefaultTenant, "alice")
-		if err := r.Factors.Reseal(context.Background(), a.tenant); err != nil {
-			t.Fatal(err)
-		}
+		a := r.enrolledUser(scope.DefaultTenant, "alice")
+		must(t, r.Factors.Reseal(context.Background(), a.tenant))
 		_, err := a.login(a.code(0))
 		wantCode(t, "after sealing again", err, okay)
 	})

@@ -30,6 +30,7 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
+// pass moves the clock.
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,35 +45,54 @@ type replica struct {
 }
 
 // newReplica starts a replica on c. Replicas of one test share a clock.
-func newReplica(t testing.TB, c *db.Cluster, ck *clock) *replica {
+func newReplica(t testing.TB, c *db.Cluster, clk *clock) *replica {
 	t.Helper()
-	tenants := &tenant.Service{Stores: c, Now: ck.Now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
+	tenants := &tenant.Service{Stores: c, Now: clk.Now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	people := &user.Service{Stores: c, Hasher: hasher, Now: ck.Now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released}
+	must(t, err)
+	people := &user.Service{Stores: c, Hasher: hasher, Now: clk.Now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released}
 	s, err := New(context.Background(), Config{
-		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box(t), Now: ck.Now, NewID: uuid.NewString, Random: rand.Reader,
+		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box(t), Now: clk.Now, NewID: uuid.NewString, Random: rand.Reader,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	people.Revoke = RevokeUser
 	t.Cleanup(s.Close)
-	return &replica{Service: s, clock: ck, t: t}
+	return &replica{Service: s, clock: clk, t: t}
 }
 
 func box(t testing.TB) *secret.Box {
 	t.Helper()
 	b, err := secret.New([secret.KeyBytes]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
 func newClock() *clock { return &clock{now: time.Now().UTC().Truncate(time.Microsecond)} }
+
+// eachPair runs a test with two replicas on one store, on each of the backends.
+func eachPair(t *testing.T, backends []string, test func(t *testing.T, here, there *replica)) {
+	t.Helper()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			cfg, clk := dbtest.Config(t, backend), newClock()
+			test(t, newReplica(t, dbtest.OpenConfig(t, cfg), clk), newReplica(t, dbtest.OpenConfig(t, cfg), clk))
+		})
+	}
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// systemOf is the scope of the service's own work in a tenant.
+func systemOf(t scope.TenantID) scope.Scope { return SystemScope(t, "test", "req") }
 
 // each runs a test with one replica on each backend.
 func each(t *testing.T, test func(t *testing.T, r *replica)) {
@@ -80,8 +100,8 @@ func each(t *testing.T, test func(t *testing.T, r *replica)) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newReplica(t, c, newClock())) })
 }
 
-// one runs a test on SQLite only, if the store does not matter.
-func one(t testing.TB) *replica {
+// newSQLite returns a replica on SQLite, for a test in which the store does not matter.
+func newSQLite(t testing.TB) *replica {
 	t.Helper()
 	return newReplica(t, dbtest.Open(t, dbtest.SQLite), newClock())
 }
@@ -90,19 +110,18 @@ const password = "correct horse battery"
 
 func root() scope.Scope { return SystemScope(scope.DefaultTenant, "test", "req") }
 
-// person adds somebody with roles to a tenant.
-func (r *replica) person(t scope.TenantID, name string, roles ...string) user.User {
+// createUser creates a user with roles in a tenant.
+func (r *replica) createUser(t scope.TenantID, name string, roles ...string) user.User {
 	r.t.Helper()
-	sc := root()
+	sc := root() // it may grant every role
 	sc.Tenant = t
 	u, err := r.Users.Create(context.Background(), sc, user.Draft{Username: name, Email: name + "@example.com", Password: password, Roles: roles})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return u
 }
 
-func stranger(t scope.TenantID) scope.Scope {
+// anonymous is the scope of a request without a credential.
+func anonymous(t scope.TenantID) scope.Scope {
 	return scope.Scope{Tenant: t, Actor: scope.Actor{IP: "192.0.2.7"}, RequestID: "req"}
 }
 
@@ -111,40 +130,34 @@ func (r *replica) Login(ctx context.Context, sc scope.Scope, name, password stri
 	return r.Service.Login(ctx, sc, Proof{Username: name, Password: password})
 }
 
-// token signs somebody in.
-func (r *replica) token(t scope.TenantID, name string) string {
+// signIn signs a user in and returns the token.
+func (r *replica) signIn(t scope.TenantID, name string) string {
 	r.t.Helper()
-	g, err := r.Login(context.Background(), stranger(t), name, password)
+	g, err := r.Login(context.Background(), anonymous(t), name, password)
 	if err != nil {
 		r.t.Fatalf("login of %s: %v", name, err)
 	}
 	return g.AccessToken
 }
 
-// signedIn returns the scope of a person who has signed in.
+// signedIn signs a user in and returns the scope.
 func (r *replica) signedIn(t scope.TenantID, name string) scope.Scope {
 	r.t.Helper()
-	sc, _, err := r.Authenticate(context.Background(), Credential{Bearer: r.token(t, name)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	sc, _, err := r.Authenticate(context.Background(), Credential{Bearer: r.signIn(t, name)})
+	must(r.t, err)
 	return sc
 }
 
-// key makes an API key of a tenant.
-func (r *replica) key(t scope.TenantID, scopes ...string) Key {
+// createKey creates an API key of a tenant.
+func (r *replica) createKey(t scope.TenantID, scopes ...string) Key {
 	r.t.Helper()
-	sc := root()
-	sc.Tenant = t
-	k, err := r.CreateKey(context.Background(), sc, KeyDraft{Name: "k", Scopes: scopes})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	k, err := r.CreateKey(context.Background(), systemOf(t), KeyDraft{Name: "k", Scopes: scopes})
+	must(r.t, err)
 	return k
 }
 
-// is authenticates with a credential, and returns the kind of the error, or ok.
-func (r *replica) is(c Credential) (scope.Scope, string) {
+// try authenticates with a credential, and returns the scope and the status as code does.
+func (r *replica) try(c Credential) (scope.Scope, string) {
 	sc, _, err := r.Authenticate(context.Background(), c)
 	if err == nil {
 		return sc, "ok"
@@ -152,7 +165,7 @@ func (r *replica) is(c Credential) (scope.Scope, string) {
 	return sc, code(err)
 }
 
-// code returns the kind and code of an error, as callers see them.
+// code returns the HTTP status of an error, ok without one, and the text of an error of another kind.
 func code(err error) string {
 	for _, k := range []struct {
 		kind fault.Kind
@@ -168,11 +181,11 @@ func code(err error) string {
 	return err.Error()
 }
 
-// want fails unless the credential gets the expected answer.
+// want fails unless the credential gets a status.
 func (r *replica) want(what string, c Credential, want string) {
 	r.t.Helper()
-	if _, got := r.is(c); got != want {
-		r.t.Errorf("%s: %s, want %s", what, got, want)
+	if _, got := r.try(c); got != want {
+		r.t.Errorf("%s: got %s, want %s", what, got, want)
 	}
 }
 

@@ -19,19 +19,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestOneAnswer: all failed sign-ins look the same.
+// TestOneAnswer: all failed sign-ins get the same answer.
 func TestOneAnswer(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		r.person(scope.DefaultTenant, "alice")
-		off := r.person(scope.DefaultTenant, "off")
-		if _, err := r.Users.Update(ctx, root(), off.ID, user.Change{Status: patch.Set(user.Disabled)}); err != nil {
-			t.Fatal(err)
-		}
+		r.createUser(scope.DefaultTenant, "alice")
+		off := r.createUser(scope.DefaultTenant, "off")
+		must(t, errOf(r.Users.Update(ctx, root(), off.ID, user.Change{Status: patch.Set(user.Disabled)})))
 		sso := root()
-		if _, err := r.Users.Create(ctx, sso, user.Draft{Username: "sso", Email: "sso@example.com"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Users.Create(ctx, sso, user.Draft{Username: "sso", Email: "sso@example.com"})))
 		seen := map[string]string{}
 		for what, c := range map[string]struct {
 			tenant     scope.TenantID
@@ -43,42 +39,37 @@ func TestOneAnswer(t *testing.T) {
 			"other tenant": {dbtest.Second, "alice", password}, "unknown tenant": {"nowhere", "alice", password}, "odd tenant": {"../x", "alice", password},
 			"long": {scope.DefaultTenant, "alice", password + string(make([]byte, 5000))}, "NUL": {scope.DefaultTenant, "alice\x00", password},
 		} {
-			_, err := r.Login(ctx, stranger(c.tenant), c.name, c.pass)
+			_, err := r.Login(ctx, anonymous(c.tenant), c.name, c.pass)
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Kind != fault.Unauthenticated {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want unauthenticated", what, err)
 				continue
 			}
 			seen[fmt.Sprint(f.Code, f.Message, f.Fields, f.Details, f.RetryAfter)] = what
 		}
 		if len(seen) != 1 {
-			t.Errorf("%d different answers: %v", len(seen), seen)
+			t.Errorf("%d different answers, want 1: %v", len(seen), seen)
 		}
-		if _, err := r.Login(ctx, stranger(scope.DefaultTenant), "ALICE@example.com ", password); err != nil {
-			t.Errorf("by e-mail: %v", err)
+		if _, err := r.Login(ctx, anonymous(scope.DefaultTenant), "ALICE@example.com ", password); err != nil {
+			t.Errorf("login by e-mail address: %v", err)
 		}
 	})
 }
 
-// TestLock: ten guesses at one account from one network lock this pair, whether the account exists
-// or not, and no other.
+// TestLock: ten guesses at one account from one network lock this pair and no other, whether the
+// account exists or not.
 func TestLock(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		alice := r.person(scope.DefaultTenant, "alice")
-		from := func(i int) scope.Scope {
-			sc := stranger(scope.DefaultTenant)
-			sc.Actor.IP = fmt.Sprintf("198.51.100.%d", i)
-			return sc
-		}
+		alice := r.createUser(scope.DefaultTenant, "alice")
+		guesser, elsewhere := fromAddress("198.51.100.1"), fromAddress("198.51.100.2")
 		for what, names := range map[string][]string{
 			"known": {"alice", "ALICE", "alice@example.com", "Alice@Example.COM", "ａｌｉｃｅ"}, "unknown": {"nobody", "NOBODY", "ｎｏｂｏｄｙ"},
 		} {
 			done := make(chan error)
 			for i := range 50 {
 				go func() {
-					_, err := r.Login(ctx, from(1), names[i%len(names)], "wrong")
-					done <- err
+					done <- errOf(r.Login(ctx, guesser, names[i%len(names)], "wrong"))
 				}()
 			}
 			checked, refused := 0, 0
@@ -89,49 +80,48 @@ func TestLock(t *testing.T) {
 				case fault.Is(err, fault.RateLimited):
 					refused++
 				default:
-					t.Error(err)
+					t.Errorf("%s: %v", what, err)
 				}
 			}
 			if checked != guess.PairGuesses || refused != 50-guess.PairGuesses {
-				t.Errorf("%s: checked %d guesses, refused %d", what, checked, refused)
+				t.Errorf("%s: %d guesses checked and %d refused, want %d and %d", what, checked, refused, guess.PairGuesses, 50-guess.PairGuesses)
 			}
 		}
 		var f *fault.Error
-		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != guess.LockTime {
-			t.Errorf("the right password from a locked address: %v", err)
+		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != guess.LockTime {
+			t.Errorf("the right password from a locked address: got %v, want locked for %s", err, guess.LockTime)
 		}
-		if _, err := r.Login(ctx, from(2), "alice", password); err != nil {
-			t.Errorf("another address is locked out: %v", err)
+		if _, err := r.Login(ctx, elsewhere, "alice", password); err != nil {
+			t.Errorf("the right password from another address: %v", err)
 		}
-		if _, err := r.Login(ctx, from(1), "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("another account is locked: %v", err)
+		if _, err := r.Login(ctx, guesser, "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("another account from the locked address: got %v, want unauthenticated", err)
 		}
 		r.clock.pass(guess.LockTime - time.Second)
-		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
-			t.Errorf("the lock ends early: %v", err)
+		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
+			t.Errorf("a second before the end of the lock: got %v, want one second more", err)
 		}
 		r.clock.pass(time.Second)
-		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
-			t.Errorf("locked for longer than 15 minutes: %v", err)
+		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
+			t.Errorf("after the lock: %v", err)
 		}
 		for range guess.PairGuesses - 1 {
-			_, _ = r.Login(ctx, from(1), "alice", "wrong")
+			_, _ = r.Login(ctx, guesser, "alice", "wrong")
 		}
-		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
-			t.Errorf("nine wrong, then the right one: %v", err)
+		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
+			t.Errorf("the right password after nine wrong ones: %v", err)
 		}
 		if a := attemptOf(t, r, "account:"+alice.ID+"@198.51.100.1"); a.Failures != 0 {
-			t.Errorf("a sign-in does not clear the count: %+v", a)
+			t.Errorf("attempts after a sign-in = %+v, want no failures", a)
 		}
 		if n := count(t, r, `SELECT count(*) FROM events WHERE type = '`+event.FailedLogins+`'`); n < 2 {
-			t.Errorf("%d alerts", n)
+			t.Errorf("%d alerts about failed logins, want at least 2", n)
 		}
 	})
 }
 
 // TestNobodyLocksOut: guesses at one account from many addresses, or at many accounts from one,
-// lock nobody out. They are slowed down, except for people who signed in from the same place
-// before.
+// lock nobody out. They slow people down, except those who signed in from the same place before.
 func TestNobodyLocksOut(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -143,43 +133,38 @@ func TestNobodyLocksOut(t *testing.T) {
 			waited = d
 			return nil
 		}
-		from := func(ip string) scope.Scope {
-			sc := stranger(scope.DefaultTenant)
-			sc.Actor.IP = ip
-			return sc
-		}
 		signIn := func(what, ip, name string, pace time.Duration) {
 			t.Helper()
 			waited = 0
-			if _, err := r.Login(ctx, from(ip), name, password); err != nil {
+			if _, err := r.Login(ctx, fromAddress(ip), name, password); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			if waited != pace {
-				t.Errorf("%s: waited %s, not %s", what, waited, pace)
+				t.Errorf("%s: the sign-in waits %s, want %s", what, waited, pace)
 			}
 		}
 		for _, name := range []string{"alice", "bob", "carol"} {
-			r.person(scope.DefaultTenant, name)
+			r.createUser(scope.DefaultTenant, name)
 		}
 		signIn("the first time", "203.0.113.1", "alice", 0)
 		for i := range 200 {
-			_, _ = r.Login(ctx, from(fmt.Sprintf("198.51.100.%d", i%100)), "alice", "wrong")
+			_, _ = r.Login(ctx, fromAddress(fmt.Sprintf("198.51.100.%d", i%100)), "alice", "wrong")
 		}
-		signIn("from where she signed in before", "203.0.113.1", "alice", 0)
-		signIn("from elsewhere", "203.0.113.77", "alice", guess.LongestPause)
-		signIn("and again", "203.0.113.77", "alice", 0)
+		signIn("from a place of an earlier sign-in", "203.0.113.1", "alice", 0)
+		signIn("from a new place", "203.0.113.77", "alice", guess.LongestPause)
+		signIn("from the new place again", "203.0.113.77", "alice", 0)
 		signIn("another person", "203.0.113.78", "bob", 0)
 
 		for i := range guess.AddressGuesses + 50 {
-			_, _ = r.Login(ctx, from(fmt.Sprintf("2001:db8::%x", i+1)), fmt.Sprintf("user%d", i), "wrong")
+			_, _ = r.Login(ctx, fromAddress(fmt.Sprintf("2001:db8::%x", i+1)), fmt.Sprintf("user%d", i), "wrong")
 		}
-		signIn("behind the same address", "2001:db8::ffff", "carol", guess.LongestPause)
-		signIn("and again", "2001:db8::1", "carol", 0)
-		signIn("another network", "2001:db8:0:1::1", "bob", 0)
+		signIn("from the guesser's network", "2001:db8::ffff", "carol", guess.LongestPause)
+		signIn("from the guesser's network again", "2001:db8::1", "carol", 0)
+		signIn("from another network", "2001:db8:0:1::1", "bob", 0)
 		r.clock.pass(guess.Window)
 		signIn("a window later", "203.0.113.79", "alice", 0)
 		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
-			t.Errorf("a flood of guesses wrote %d entries", n)
+			t.Errorf("a flood of guesses writes %d audit entries, want at most 170", n)
 		}
 	})
 }
@@ -187,13 +172,12 @@ func TestNobodyLocksOut(t *testing.T) {
 // TestCrowd: the number of concurrent sign-ins from one network is limited; other networks are not
 // affected.
 func TestCrowd(t *testing.T) {
-	r := one(t)
+	r := newSQLite(t)
 	ctx := context.Background()
-	r.person(scope.DefaultTenant, "alice")
+	r.createUser(scope.DefaultTenant, "alice")
 	held := make(chan struct{})
 	r.Pause = func(context.Context, time.Duration) error { <-held; return nil }
-	crowd := stranger(scope.DefaultTenant)
-	crowd.Actor.IP = "198.51.100.1"
+	crowd := fromAddress("198.51.100.1")
 	var all sync.WaitGroup
 	for i := range guess.SeatsNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
@@ -203,149 +187,135 @@ func TestCrowd(t *testing.T) {
 	}
 	var f *fault.Error
 	if _, err := r.Login(ctx, crowd, "alice", password); !errors.As(err, &f) || f.Code != "too_many_sign_ins" || f.RetryAfter <= 0 {
-		t.Errorf("one more of a crowd: %v", err)
+		t.Errorf("one sign-in more than the network may have: got %v, want too_many_sign_ins", err)
 	}
 	other := make(chan error)
 	go func() {
-		sc := stranger(scope.DefaultTenant)
-		sc.Actor.IP = "198.51.100.2"
-		_, err := r.Login(ctx, sc, "alice", password)
-		other <- err
+		other <- errOf(r.Login(ctx, fromAddress("198.51.100.2"), "alice", password))
 	}()
 	close(held)
 	if err := <-other; err != nil {
-		t.Errorf("somebody else: %v", err)
+		t.Errorf("a sign-in from another network: %v", err)
 	}
 	all.Wait()
 	if taken := r.lobby.Taken(); taken != 0 {
-		t.Errorf("the lobby is not empty: %d", taken)
+		t.Errorf("%d seats are taken in the end, want none", taken)
 	}
 }
 
+// TestFirstAdministrator: the first start creates the administrator, and a reset of the password ends
+// the sessions and the lock.
 func TestFirstAdministrator(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		made, err := r.EnsureAdmin(ctx, "")
 		if err != nil || len(made) != 22 {
-			t.Fatalf("password %q, %v", made, err)
+			t.Fatalf("EnsureAdmin = %q, %v, want a password of 22 characters", made, err)
 		}
 		if again, err := r.EnsureAdmin(ctx, ""); err != nil || again != "" {
-			t.Errorf("a second start: %q, %v", again, err)
+			t.Errorf("EnsureAdmin at the second start = %q, %v, want nothing", again, err)
 		}
-		g, err := r.Login(ctx, stranger(scope.DefaultTenant), "admin", made)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sc, _ := r.is(Credential{Bearer: g.AccessToken})
+		g, err := r.Login(ctx, anonymous(scope.DefaultTenant), "admin", made)
+		must(t, err)
+		sc, _ := r.try(Credential{Bearer: g.AccessToken})
 		if !sc.Platform || !sc.Permissions.All {
-			t.Errorf("scope %+v", sc)
+			t.Errorf("scope of the administrator = %+v, want the platform and all permissions", sc)
 		}
 		me, err := r.Me(ctx, sc)
 		if err != nil || me.Username != "admin" || len(me.Permissions) != 35 {
-			t.Errorf("me %+v, %v", me, err)
+			t.Errorf("Me = %+v, %v, want admin with 35 permissions", me, err)
 		}
 		for range guess.PairGuesses {
-			_, _ = r.Login(ctx, stranger(scope.DefaultTenant), "admin", "wrong")
+			_, _ = r.Login(ctx, anonymous(scope.DefaultTenant), "admin", "wrong")
 		}
 		fresh, err := r.ResetPassword(ctx, scope.DefaultTenant, "Admin", "", false)
 		if err != nil || fresh == made {
-			t.Fatalf("reset to %q, %v", fresh, err)
+			t.Fatalf("ResetPassword = %q, %v, want a new password", fresh, err)
 		}
-		r.want("session from before the reset", Credential{Bearer: g.AccessToken}, "401")
-		if _, err := r.Login(ctx, stranger(scope.DefaultTenant), "admin", fresh); err != nil {
-			t.Errorf("after the reset, lock and all: %v", err)
+		r.want("a session from before the reset", Credential{Bearer: g.AccessToken}, "401")
+		if _, err := r.Login(ctx, anonymous(scope.DefaultTenant), "admin", fresh); err != nil {
+			t.Errorf("login of a locked account after the reset: %v", err)
 		}
 		if _, err := r.ResetPassword(ctx, scope.DefaultTenant, "nobody", "", false); !fault.Is(err, fault.NotFound) {
-			t.Errorf("reset of nobody: %v", err)
+			t.Errorf("ResetPassword of nobody: got %v, want not found", err)
 		}
 	})
 }
 
+// TestTokenEndpoint: a failed request gets the OAuth 2.0 error code of its fault.
 func TestTokenEndpoint(t *testing.T) {
-	r := one(t)
+	r := newSQLite(t)
 	ctx := context.Background()
-	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-	k := r.key(scope.DefaultTenant, "policies:read")
+	r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+	k := r.createKey(scope.DefaultTenant, "policies:read")
 	for what, c := range map[string]struct {
 		req  TokenRequest
 		want string
 	}{
-		"password":          {TokenRequest{GrantType: "password", Username: "alice", Password: password}, ""},
-		"narrow":            {TokenRequest{GrantType: "password", Username: "alice", Password: password, Scope: "policies:read"}, ""},
+		"password":          {TokenRequest{GrantType: "password", Username: "alice", Password: password}, okay},
+		"narrow":            {TokenRequest{GrantType: "password", Username: "alice", Password: password, Scope: "policies:read"}, okay},
 		"wrong password":    {TokenRequest{GrantType: "password", Username: "alice", Password: "x"}, "invalid_grant"},
-		"key":               {TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key}, ""},
+		"key":               {TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key}, okay},
 		"no key":            {TokenRequest{GrantType: "client_credentials"}, "invalid_client"},
 		"wrong key":         {TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key + "x"}, "invalid_client"},
 		"wider than key":    {TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key, Scope: "policies:write"}, "invalid_scope"},
 		"unknown scope":     {TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key, Scope: "x"}, "invalid_scope"},
 		"no grant":          {TokenRequest{}, "invalid_request"},
 		"unknown grant":     {TokenRequest{GrantType: "implicit"}, "unsupported_grant_type"},
-		"token as a secret": {TokenRequest{GrantType: "client_credentials", ClientSecret: r.token(scope.DefaultTenant, "alice")}, "invalid_client"},
+		"token as a secret": {TokenRequest{GrantType: "client_credentials", ClientSecret: r.signIn(scope.DefaultTenant, "alice")}, "invalid_client"},
 	} {
-		_, err := r.Token(ctx, stranger(scope.DefaultTenant), c.req)
-		var f *fault.Error
-		if got := ""; errors.As(err, &f) || c.want != got {
-			if f != nil {
-				got = f.Code
-			}
-			if got != c.want {
-				t.Errorf("%s: %q, want %q (%v)", what, got, c.want, err)
-			}
-		}
+		wantCode(t, what, errOf(r.Token(ctx, anonymous(scope.DefaultTenant), c.req)), c.want)
 	}
 }
 
-// TestTokenOfAnotherTenant: a key is refused if the request names another tenant, including the
-// default one.
+// TestTokenOfAnotherTenant: a key is refused if the request names another tenant than the key's, even
+// the default one.
 func TestTokenOfAnotherTenant(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
-		k := r.key(dbtest.Second, "policies:read")
+		k := r.createKey(dbtest.Second, "policies:read")
 		for named, want := range map[scope.TenantID]string{"": "ok", dbtest.Second: "ok", scope.DefaultTenant: "403", "nowhere": "403"} {
 			in := named
 			if in == "" {
 				in = scope.DefaultTenant
 			}
-			_, err := r.Token(context.Background(), stranger(in), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key, Named: named})
+			_, err := r.Token(context.Background(), anonymous(in), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key, Named: named})
 			if got := code(err); got != want {
-				t.Errorf("%q: %s, want %s", named, got, want)
+				t.Errorf("tenant %q: got %s, want %s", named, got, want)
 			}
 			var f *fault.Error
 			if errors.As(err, &f) && f.Code != "tenant_access_denied" {
-				t.Errorf("%q: %s", named, f.Code)
+				t.Errorf("tenant %q: got the code %s, want tenant_access_denied", named, f.Code)
 			}
 		}
 	})
 }
 
+// fromAddress is the scope of a request without a credential from an IP address.
+func fromAddress(ip string) scope.Scope {
+	sc := anonymous(scope.DefaultTenant)
+	sc.Actor.IP = ip
+	return sc
+}
+
+// attemptOf returns the counted guesses at a subject.
 func attemptOf(t *testing.T, r *replica, subject string) (a guess.Attempt) {
 	t.Helper()
-	store, err := r.Stores.Tenant(context.Background(), scope.DefaultTenant)
-	if err == nil {
-		err = store.Write(context.Background(), func(tx *db.Tx) (err error) {
-			a, err = db.One[guess.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
-			if errors.Is(err, db.ErrNoRows) { // nothing was counted
-				return nil
-			}
-			return err
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		a, err = db.One[guess.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
+		if errors.Is(err, db.ErrNoRows) { // nothing was counted
+			return nil
+		}
+		return err
+	}))
 	return a
 }
 
+// count returns the number that a query yields.
 func count(t *testing.T, r *replica, sql string) (n int64) {
 	t.Helper()
-	store, err := r.Stores.Tenant(context.Background(), scope.DefaultTenant)
-	if err == nil {
-		err = store.Read(context.Background(), func(tx *db.Tx) (err error) {
-			n, err = db.One[int64](context.Background(), tx, sql)
-			return err
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+		n, err = db.One[int64](context.Background(), tx, sql)
+		return err
+	}))
 	return n
 }

@@ -16,10 +16,10 @@ import (
 
 const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// browser signs somebody in with a browser.
-func (r *replica) browser(t scope.TenantID, name string) SignedIn {
+// signInBrowser signs a user in with a browser.
+func (r *replica) signInBrowser(t scope.TenantID, name string) SignedIn {
 	r.t.Helper()
-	in, err := r.Sessions.SignIn(context.Background(), stranger(t), Proof{Username: name, Password: password}, Browser{Agent: firefox})
+	in, err := r.Sessions.SignIn(context.Background(), anonymous(t), Proof{Username: name, Password: password}, Browser{Agent: firefox})
 	if err != nil {
 		r.t.Fatalf("sign-in of %s: %v", name, err)
 	}
@@ -30,9 +30,9 @@ func (r *replica) browser(t scope.TenantID, name string) SignedIn {
 // store does not contain its text.
 func TestCookieIsNoOtherCredential(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
-		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-		in := r.browser(scope.DefaultTenant, "alice")
-		token, key := r.token(scope.DefaultTenant, "alice"), r.key(scope.DefaultTenant, "policies:read")
+		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+		in := r.signInBrowser(scope.DefaultTenant, "alice")
+		token, key := r.signIn(scope.DefaultTenant, "alice"), r.createKey(scope.DefaultTenant, "policies:read")
 		r.want("cookie", Credential{Cookie: in.Cookie}, "ok")
 		tenant, secret, _ := strings.Cut(in.Cookie, ".")
 		for what, c := range map[string]Credential{
@@ -50,49 +50,41 @@ func TestCookieIsNoOtherCredential(t *testing.T) {
 		err := r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 			ss, err := selectSession(context.Background(), tx, in.Session.ID)
 			if ss.Digest == "" || strings.Contains(secret, ss.Digest) || strings.Contains(ss.Digest, secret) {
-				t.Errorf("kept of the cookie: %q", ss.Digest)
+				t.Errorf("digest of the cookie = %q, want one that does not contain its text", ss.Digest)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
 // TestBrowserExpiry: a session ends when it is idle, and at its end at the latest, on each replica.
 // Requests that a page makes on its own do not count.
 func TestBrowserExpiry(t *testing.T) {
-	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
-		t.Run(backend, func(t *testing.T) {
-			ctx := context.Background()
-			cfg, ck := dbtest.Config(t, backend), newClock()
-			here, there := newReplica(t, dbtest.OpenConfig(t, cfg), ck), newReplica(t, dbtest.OpenConfig(t, cfg), ck)
-			here.person(scope.DefaultTenant, "alice", user.RoleViewer)
-			idle := here.browser(scope.DefaultTenant, "alice")
-			for range 7 { // nobody at the screen
-				here.clock.pass(10 * time.Minute)
-				if here.clock.Now().Before(*idle.Session.IdleAt) {
-					here.want("page by itself", Credential{Cookie: idle.Cookie, Idle: true}, "ok")
-				}
+	eachPair(t, []string{dbtest.SQLite, dbtest.Postgres}, func(t *testing.T, here, there *replica) {
+		ctx := context.Background()
+		here.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+		idle := here.signInBrowser(scope.DefaultTenant, "alice")
+		for range 7 { // only the page itself makes requests
+			here.clock.pass(10 * time.Minute)
+			if here.clock.Now().Before(*idle.Session.IdleAt) {
+				here.want("page by itself", Credential{Cookie: idle.Cookie, Idle: true}, "ok")
 			}
-			here.want("after an hour without use", Credential{Cookie: idle.Cookie}, "401")
-			there.want("after an hour without use, elsewhere", Credential{Cookie: idle.Cookie}, "401")
+		}
+		here.want("after an hour without use", Credential{Cookie: idle.Cookie}, "401")
+		there.want("after an hour without use, elsewhere", Credential{Cookie: idle.Cookie}, "401")
 
-			used := there.browser(scope.DefaultTenant, "alice")
-			for here.clock.Now().Before(used.Session.ExpiresAt.Add(-40 * time.Minute)) {
-				here.want("in use", Credential{Cookie: used.Cookie}, "ok")
-				if err := here.flush(ctx); err != nil {
-					t.Fatal(err)
-				}
-				here.clock.pass(40 * time.Minute)
-				there.want("in use at the other replica", Credential{Cookie: used.Cookie, Idle: true}, "ok")
-			}
+		used := there.signInBrowser(scope.DefaultTenant, "alice")
+		for here.clock.Now().Before(used.Session.ExpiresAt.Add(-40 * time.Minute)) {
+			here.want("in use", Credential{Cookie: used.Cookie}, "ok")
+			must(t, here.flush(ctx))
 			here.clock.pass(40 * time.Minute)
-			here.want("after its end", Credential{Cookie: used.Cookie}, "401")
-			there.want("after its end, elsewhere", Credential{Cookie: used.Cookie}, "401")
-		})
-	}
+			there.want("in use at the other replica", Credential{Cookie: used.Cookie, Idle: true}, "ok")
+		}
+		here.clock.pass(40 * time.Minute)
+		here.want("after its end", Credential{Cookie: used.Cookie}, "401")
+		there.want("after its end, elsewhere", Credential{Cookie: used.Cookie}, "401")
+	})
 }
 
 // TestBrowserEnds: whatever ends a person's sessions ends browser sessions and the tokens made from
@@ -110,27 +102,27 @@ func TestBrowserEnds(t *testing.T) {
 		"all others ended": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
 			n, err := r.Sessions.EndOthers(ctx, r.signedIn(dbtest.Second, u.Username))
 			if n != 1 {
-				r.t.Errorf("%d sessions ended", n)
+				r.t.Errorf("EndOthers ends %d sessions, want 1", n)
 			}
 			return err
 		},
 		"password": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return second(r.Users.Update(ctx, inSecond(), u.ID, user.Change{Password: patch.Set("another long password")}))
+			return errOf(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Password: patch.Set("another long password")}))
 		},
 		"roles": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return second(r.Users.SetRoles(ctx, inSecond(), u.ID, user.RolesChange{Roles: []string{user.RoleAdmin}}))
+			return errOf(r.Users.SetRoles(ctx, systemOf(dbtest.Second), u.ID, user.RolesChange{Roles: []string{user.RoleAdmin}}))
 		},
 		"disabled": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return second(r.Users.Update(ctx, inSecond(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+			return errOf(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
 		},
 		"deleted": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return second(r.Users.Delete(ctx, inSecond(), u.ID))
+			return errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), u.ID))
 		},
 		"another sign-in of the browser": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
-			again, err := r.Sessions.SignIn(ctx, stranger(dbtest.Second), Proof{Username: u.Username, Password: password}, Browser{Agent: firefox, Cookie: in.Cookie})
+			again, err := r.Sessions.SignIn(ctx, anonymous(dbtest.Second), Proof{Username: u.Username, Password: password}, Browser{Agent: firefox, Cookie: in.Cookie})
 			r.want("the new session", Credential{Cookie: again.Cookie}, "ok")
 			if again.Cookie == in.Cookie || again.Session.ID == in.Session.ID {
-				r.t.Error("the session is the same")
+				r.t.Errorf("a new sign-in keeps the session %s and its cookie", in.Session.ID)
 			}
 			return err
 		},
@@ -138,170 +130,151 @@ func TestBrowserEnds(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		for what, end := range ends {
-			u := r.person(dbtest.Second, strings.ReplaceAll(what, " ", "-"), user.RoleViewer)
-			b := r.browser(dbtest.Second, u.Username)
-			sc, got := r.is(Credential{Cookie: b.Cookie})
+			u := r.createUser(dbtest.Second, strings.ReplaceAll(what, " ", "-"), user.RoleViewer)
+			b := r.signInBrowser(dbtest.Second, u.Username)
+			sc, got := r.try(Credential{Cookie: b.Cookie})
 			if got != "ok" || sc.Session != b.Session.ID || sc.Tenant != dbtest.Second {
-				t.Fatalf("%s: %s: %+v", what, got, sc)
+				t.Fatalf("%s: the cookie gives %s, %+v, want the session %s", what, got, sc, b.Session.ID)
 			}
 			g, err := r.Portal(ctx, sc, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.want(what+": its token before", Credential{Bearer: g.AccessToken}, "ok")
+			must(t, err)
+			r.want(what+": the session's token before", Credential{Bearer: g.AccessToken}, "ok")
 			if err := end(ctx, r, u, sc, b); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			r.want(what+": the cookie", Credential{Cookie: b.Cookie}, "401")
-			r.want(what+": its token", Credential{Bearer: g.AccessToken}, "401")
+			r.want(what+": the session's token", Credential{Bearer: g.AccessToken}, "401")
 		}
 	})
 }
 
-// inSecond is the scope of the service's own work in the second tenant.
-func inSecond() scope.Scope {
-	sc := root()
-	sc.Tenant = dbtest.Second
-	return sc
-}
-
-// TestSuspensionEndsBrowsers: nobody can use a suspended tenant.
+// TestSuspensionEndsBrowsers: a suspended tenant accepts neither sessions nor sign-ins.
 func TestSuspensionEndsBrowsers(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		made, err := r.Tenants.Create(context.Background(), root(), tenant.Draft{Name: "Acme"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.person(made.ID, "alice", user.RoleViewer)
-		b := r.browser(made.ID, "alice")
+		must(t, err)
+		r.createUser(made.ID, "alice", user.RoleViewer)
+		b := r.signInBrowser(made.ID, "alice")
 		r.want("active", Credential{Cookie: b.Cookie}, "ok")
-		if _, err := r.Tenants.Update(context.Background(), root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Tenants.Update(context.Background(), root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
 		r.want("suspended", Credential{Cookie: b.Cookie}, "403")
-		if _, err := r.Sessions.SignIn(context.Background(), stranger(made.ID), Proof{Username: "alice", Password: password}, Browser{}); code(err) != "401" {
-			t.Errorf("sign-in to a suspended tenant: %v", err)
+		if _, err := r.Sessions.SignIn(context.Background(), anonymous(made.ID), Proof{Username: "alice", Password: password}, Browser{}); code(err) != "401" {
+			t.Errorf("sign-in to a suspended tenant: got %v, want 401", err)
 		}
 	})
 }
 
-// TestOwnSessions: a person sees and ends their own sign-ins, and nobody else's.
+// TestOwnSessions: a person lists and ends their own sign-ins, and nobody else's.
 func TestOwnSessions(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-		r.person(scope.DefaultTenant, "bob", user.RolePlatformAdmin)
-		first := r.browser(scope.DefaultTenant, "alice")
+		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+		r.createUser(scope.DefaultTenant, "bob", user.RolePlatformAdmin)
+		first := r.signInBrowser(scope.DefaultTenant, "alice")
 		r.clock.pass(time.Minute)
-		alice, _ := r.is(Credential{Bearer: r.token(scope.DefaultTenant, "alice")})
+		alice, _ := r.try(Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")})
 		if _, err := r.Portal(ctx, alice, nil); err != nil { // not a sign-in
 			t.Fatal(err)
 		}
 		r.clock.pass(time.Minute)
-		second := r.browser(scope.DefaultTenant, "alice")
+		second := r.signInBrowser(scope.DefaultTenant, "alice")
 		bob := r.signedIn(scope.DefaultTenant, "bob")
 
 		list, err := r.Sessions.List(ctx, alice)
 		if err != nil || len(list) != 3 || list[0].ID != second.Session.ID || list[2].ID != first.Session.ID {
-			t.Fatalf("listed %+v, %v", list, err)
+			t.Fatalf("List = %+v, %v, want the second browser, the token and the first browser", list, err)
 		}
 		if token := list[1]; !token.Current || token.Kind != TokenSession || token.IdleAt != nil || token.ID != alice.Session {
-			t.Errorf("the token's: %+v", token)
+			t.Errorf("session of the token = %+v", token)
 		}
 		if b := list[0]; b.Current || b.Kind != BrowserSession || b.Device != "Firefox on Linux" || b.IPAddress != "192.0.2.7" || b.IdleAt == nil || !b.IdleAt.Equal(b.UsedAt.Add(r.SessionIdle)) {
-			t.Errorf("the browser's: %+v", b)
+			t.Errorf("session of the browser = %+v", b)
 		}
 		if err := r.Sessions.End(ctx, bob, first.Session.ID); code(err) != "404" {
-			t.Errorf("another's session: %v", err)
+			t.Errorf("End of another person's session: got %v, want 404", err)
 		}
 		if err := r.Sessions.End(ctx, alice, "nothing"); code(err) != "404" {
-			t.Errorf("no session: %v", err)
+			t.Errorf("End of an unknown session: got %v, want 404", err)
 		}
-		r.want("first", Credential{Cookie: first.Cookie}, "ok")
+		r.want("the first browser", Credential{Cookie: first.Cookie}, "ok")
 		if n, err := r.Sessions.EndOthers(ctx, alice); n != 2 || err != nil {
-			t.Errorf("ended %d, %v", n, err)
+			t.Errorf("EndOthers = %d, %v, want 2", n, err)
 		}
-		r.want("first", Credential{Cookie: first.Cookie}, "401")
-		r.want("second", Credential{Cookie: second.Cookie}, "401")
+		r.want("the first browser after EndOthers", Credential{Cookie: first.Cookie}, "401")
+		r.want("the second browser after EndOthers", Credential{Cookie: second.Cookie}, "401")
 		if list, err := r.Sessions.List(ctx, alice); err != nil || len(list) != 1 || list[0].ID != alice.Session {
-			t.Errorf("left: %+v, %v", list, err)
+			t.Errorf("List after EndOthers = %+v, %v, want only %s", list, err, alice.Session)
 		}
 		if list, err := r.Sessions.List(ctx, bob); err != nil || len(list) != 1 {
-			t.Errorf("bob's: %+v, %v", list, err)
+			t.Errorf("List of bob = %+v, %v, want one session", list, err)
 		}
-		key, _ := r.is(Credential{APIKey: r.key(scope.DefaultTenant, "users:read").Key})
+		key, _ := r.try(Credential{APIKey: r.createKey(scope.DefaultTenant, "users:read").Key})
 		if _, err := r.Sessions.List(ctx, key); code(err) != "400" {
-			t.Errorf("sessions of a key: %v", err)
+			t.Errorf("List by a key: got %v, want 400", err)
 		}
 	})
 }
 
-// TestBrowsersAreBounded: the oldest of too many sessions ends.
+// TestBrowsersAreBounded: when a person has too many sessions, the oldest one ends.
 func TestBrowsersAreBounded(t *testing.T) {
-	r := one(t)
-	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-	oldest := r.browser(scope.DefaultTenant, "alice")
+	r := newSQLite(t)
+	r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+	oldest := r.signInBrowser(scope.DefaultTenant, "alice")
 	r.clock.pass(time.Second)
-	next := r.browser(scope.DefaultTenant, "alice")
+	next := r.signInBrowser(scope.DefaultTenant, "alice")
 	for range maxBrowsers - 1 {
 		r.clock.pass(time.Second)
-		r.browser(scope.DefaultTenant, "alice")
+		r.signInBrowser(scope.DefaultTenant, "alice")
 	}
-	r.want("the oldest", Credential{Cookie: oldest.Cookie}, "401")
-	r.want("the next", Credential{Cookie: next.Cookie}, "ok")
+	r.want("the oldest session", Credential{Cookie: oldest.Cookie}, "401")
+	r.want("the next oldest session", Credential{Cookie: next.Cookie}, "ok")
 }
 
-// TestLoginLink: a link signs in once, in time, from this machine.
+// TestLoginLink: a link signs in once, before its end, and only from the server's own machine.
 func TestLoginLink(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		u := r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+		u := r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 		link := func() string {
 			t.Helper()
 			secret, err := r.Sessions.Link(ctx, scope.DefaultTenant, "alice", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return secret
 		}
 		redeem := func(ip, secret string) (SignedIn, string) {
-			sc := stranger(scope.DefaultTenant)
-			sc.Actor.IP = ip
-			in, err := r.Sessions.Redeem(ctx, sc, secret, Browser{Agent: firefox})
+			in, err := r.Sessions.Redeem(ctx, fromAddress(ip), secret, Browser{Agent: firefox})
 			return in, code(err)
 		}
 		secret := link()
 		for _, ip := range []string{"192.0.2.7", "", "::ffff:192.0.2.7", "127.0.0.1.example.com"} {
 			if _, got := redeem(ip, secret); got != "401" {
-				t.Errorf("from %q: %s", ip, got)
+				t.Errorf("Redeem from %q: got %s, want 401", ip, got)
 			}
 		}
 		in, got := redeem("127.0.0.1", secret)
 		if got != "ok" {
-			t.Fatal(got)
+			t.Fatalf("Redeem from 127.0.0.1: got %s, want ok", got)
 		}
-		if sc, got := r.is(Credential{Cookie: in.Cookie}); got != "ok" || sc.Actor.ID != u.ID {
-			t.Errorf("signed in as %+v: %s", sc.Actor, got)
+		if sc, got := r.try(Credential{Cookie: in.Cookie}); got != "ok" || sc.Actor.ID != u.ID {
+			t.Errorf("the cookie of a link: got %s for %+v, want %s", got, sc.Actor, u.ID)
 		}
 		if _, got := redeem("127.0.0.1", secret); got != "401" {
-			t.Errorf("a second time: %s", got)
+			t.Errorf("Redeem of a used link: got %s, want 401", got)
 		}
 		late := link()
 		r.clock.pass(time.Minute)
 		if _, got := redeem("::1", late); got != "401" {
-			t.Errorf("too late: %s", got)
+			t.Errorf("Redeem of an expired link: got %s, want 401", got)
 		}
 		disabled := link()
-		if _, err := r.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)})))
 		if _, got := redeem("::1", disabled); got != "401" {
-			t.Errorf("of somebody disabled: %s", got)
+			t.Errorf("Redeem of a disabled person's link: got %s, want 401", got)
 		}
 	})
 }
 
-// TestLinksAreBounded: the link that ends first makes room.
+// TestLinksAreBounded: a new link replaces the link that ends first if there are too many.
 func TestLinksAreBounded(t *testing.T) {
 	var ls links
 	now := time.Unix(1e9, 0)
@@ -309,14 +282,14 @@ func TestLinksAreBounded(t *testing.T) {
 		ls.add(string(rune('a'+i)), link{userID: "u", until: now.Add(time.Duration(i+1) * time.Minute)}, now)
 	}
 	if _, ok := ls.redeem("a", now); ok || len(ls.open) != maxLinks {
-		t.Errorf("the first is there: %v; %d links", ok, len(ls.open))
+		t.Errorf("the link that ends first is valid: %t; %d links are open, want %d", ok, len(ls.open), maxLinks)
 	}
 	if _, ok := ls.redeem("b", now); !ok {
-		t.Error("the second is gone")
+		t.Error("the second link is not valid")
 	}
 }
 
-// TestDevice names programs and systems by what they send.
+// TestDevice: a session shows the program and the system that the User-Agent names.
 func TestDevice(t *testing.T) {
 	for agent, want := range map[string]string{
 		firefox: "Firefox on Linux",
@@ -328,10 +301,10 @@ func TestDevice(t *testing.T) {
 		"Mozilla/5.0 (compatible; something)": "", "curl/8.5.0": "curl/8.5.0", "": "", "<script>": "<script>",
 	} {
 		if got := deviceOf(cleanAgent(agent)); got != want {
-			t.Errorf("%q: %q, want %q", agent, got, want)
+			t.Errorf("device of %q = %q, want %q", agent, got, want)
 		}
 	}
 	if got := cleanAgent("a\x00b\x1b[2Jc\xffd\u202e" + strings.Repeat("x", 1000)); strings.ContainsFunc(got, func(c rune) bool { return c < ' ' || c > '~' }) || len(got) != maxAgent {
-		t.Errorf("kept %q", got)
+		t.Errorf("cleanAgent = %q, want %d printable ASCII characters", got, maxAgent)
 	}
 }

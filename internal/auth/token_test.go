@@ -18,32 +18,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTokenAbuse is the table of tokens that must be refused: forged, altered, expired, of others.
+// TestTokenAbuse: tokens that are forged, altered, expired or made for others are refused.
 func TestTokenAbuse(t *testing.T) {
-	r := one(t)
-	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
-	good := r.token(scope.DefaultTenant, "alice")
+	r := newSQLite(t)
+	r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
+	good := r.signIn(scope.DefaultTenant, "alice")
 	r.want("the token", Credential{Bearer: good}, "ok")
 	r.want("the token as an API key", Credential{APIKey: good}, "401")
 	parts := strings.Split(good, ".")
 	c, err := r.verify(context.Background(), good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := r.signer
 	enc := base64.RawURLEncoding.EncodeToString
 	header := func(h map[string]any) string { raw, _ := json.Marshal(h); return enc(raw) }
-	forge := func(h map[string]any) string { // our real key under another header
+	forge := func(h map[string]any) string { // the right key under another header
 		text := header(h) + "." + parts[1]
 		return text + "." + enc(ed25519.Sign(key.private, []byte(text)))
 	}
-	claim := func(change func(*claims)) string { // our real key under other claims
+	claim := func(change func(*claims)) string { // the right key under other claims
 		cc := c
 		change(&cc)
 		text, err := r.sign(cc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}
 	hmac := func(secret []byte) string {
@@ -93,10 +89,10 @@ func TestTokenAbuse(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		r.want(what, Credential{Bearer: text}, "401")
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
-			t.Errorf("%s cost %d KiB", what, (after.TotalAlloc-before.TotalAlloc)>>10)
+			t.Errorf("%s: the refusal allocates %d KiB, want at most 1024", what, (after.TotalAlloc-before.TotalAlloc)>>10)
 		}
 	}
-	r.want("the token, after all that", Credential{Bearer: good}, "ok")
+	r.want("the token, after all refusals", Credential{Bearer: good}, "ok")
 	r.clock.pass(TokenLife - time.Second)
 	r.want("a second before its end", Credential{Bearer: good}, "ok")
 	r.clock.pass(time.Second)
@@ -105,108 +101,97 @@ func TestTokenAbuse(t *testing.T) {
 
 // TestTokenAbuseIsCheap: refusing a very long token needs little memory.
 func TestTokenAbuseIsCheap(t *testing.T) {
-	r := one(t)
+	r := newSQLite(t)
 	for _, text := range []string{strings.Repeat(".", 1<<20), strings.Repeat("a", 1<<20), "a." + strings.Repeat("b", 1<<20) + ".c"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range 100 {
-			r.is(Credential{Bearer: text})
+			r.try(Credential{Bearer: text})
 		}
 		runtime.ReadMemStats(&after)
 		if per := (after.TotalAlloc - before.TotalAlloc) / 100; per > 1<<16 {
-			t.Errorf("%d bytes for a token of %d", per, len(text))
+			t.Errorf("refusing a token of %d bytes allocates %d bytes, want at most %d", len(text), per, 1<<16)
 		}
 	}
 }
 
+// TestSigningKeysRotate: a new key signs only once all replicas know it, and an old key stays published
+// while tokens that it signed live.
 func TestSigningKeysRotate(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		second := newReplica(t, r.Stores, r.clock)
 		if a, b := r.JWKS(), second.JWKS(); len(a.Keys) != 1 || len(b.Keys) != 1 || a.Keys[0] != b.Keys[0] {
-			t.Fatalf("two replicas, two keys: %v, %v", a, b)
+			t.Fatalf("JWKS of two replicas = %v and %v, want the same key", a, b)
 		}
-		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 		r.clock.pass(r.Rotate)
-		old := r.token(scope.DefaultTenant, "alice")
-		if err := r.rotate(ctx); err != nil {
-			t.Fatal(err)
-		}
+		old := r.signIn(scope.DefaultTenant, "alice")
+		must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 2 {
-			t.Fatalf("rotated: %v", keys)
+			t.Fatalf("JWKS after the rotation = %v, want 2 keys", keys)
 		}
-		settling := r.token(scope.DefaultTenant, "alice")
+		settling := r.signIn(scope.DefaultTenant, "alice")
 		if strings.Split(settling, ".")[0] != strings.Split(old, ".")[0] {
-			t.Error("a new key signs before the others know it")
+			t.Error("the new key signs before the other replicas know it")
 		}
 		r.clock.pass(settleTime)
-		if err := r.rotate(ctx); err != nil {
-			t.Fatal(err)
-		}
-		fresh := r.token(scope.DefaultTenant, "alice")
+		must(t, r.rotate(ctx))
+		fresh := r.signIn(scope.DefaultTenant, "alice")
 		if strings.Split(fresh, ".")[0] == strings.Split(old, ".")[0] {
-			t.Error("the old key goes on signing")
+			t.Error("the old key still signs after the settling time")
 		}
 		for what, tok := range map[string]string{"old": old, "settling": settling, "fresh": fresh} {
 			r.want(what+" here", Credential{Bearer: tok}, "ok")
-			second.want(what+" on a replica that slept", Credential{Bearer: tok}, "ok")
+			second.want(what+" on a replica that did not rotate", Credential{Bearer: tok}, "ok")
 		}
 		r.clock.pass(3 * r.Rotate)
-		if err := r.rotate(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 1 {
-			t.Errorf("keys that no living token was signed with: %v", keys)
+			t.Errorf("JWKS after all tokens of the old key ended = %v, want 1 key", keys)
 		}
 	})
 }
 
+// TestPortalToken: a token made from another credential never does more than it, and ends with it.
 func TestPortalToken(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
-		r.person(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
-		login := r.token(scope.DefaultTenant, "alice")
+		r.createUser(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
+		login := r.signIn(scope.DefaultTenant, "alice")
 		alice, _, _ := r.Authenticate(ctx, Credential{Bearer: login})
 		g, err := r.Portal(ctx, alice, []string{"policies:read"})
 		if err != nil || g.ExpiresIn != 3600 || g.TokenType != "bearer" || g.Scope != "policies:read" {
-			t.Fatalf("granted %+v, %v", g, err)
+			t.Fatalf("Portal = %+v, %v", g, err)
 		}
-		sc, _ := r.is(Credential{Bearer: g.AccessToken})
+		sc, _ := r.try(Credential{Bearer: g.AccessToken})
 		if !sc.Permissions.Has("policies:read") || sc.Permissions.Has("policies:write") || sc.Permissions.Has("resources:read") {
-			t.Errorf("narrowed to %v", sc.Permissions)
+			t.Errorf("permissions of the narrow token = %v, want policies:read", sc.Permissions)
 		}
 		if _, err := r.Portal(ctx, sc, []string{"policies:write"}); code(err) != "403" {
-			t.Errorf("a narrow token widens: %v", err)
+			t.Errorf("Portal of a narrow token for more: got %v, want 403", err)
 		}
 		again, err := r.Portal(ctx, sc, nil)
-		if err != nil {
-			t.Fatal(err)
+		must(t, err)
+		if sc, _ := r.try(Credential{Bearer: again.AccessToken}); sc.Permissions.Has("policies:write") {
+			t.Error("a token made from the narrow token has policies:write")
 		}
-		if sc, _ := r.is(Credential{Bearer: again.AccessToken}); sc.Permissions.Has("policies:write") {
-			t.Error("a narrow token's token is wide")
-		}
-		if err := signOut(r, alice); err != nil {
-			t.Fatal(err)
-		}
-		for what, tok := range map[string]string{"login": login, "its token": g.AccessToken, "that one's token": again.AccessToken} {
+		must(t, signOut(r, alice))
+		for what, tok := range map[string]string{"the login's token": login, "its token": g.AccessToken, "the token's token": again.AccessToken} {
 			r.want(what+" after logout", Credential{Bearer: tok}, "401")
 		}
 		end := r.clock.Now().Add(10 * time.Minute)
 		k, err := r.CreateKey(ctx, root(), KeyDraft{Name: "k", Scopes: []string{"decisions:read"}, ExpiresAt: &end})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err = r.Token(ctx, stranger(scope.DefaultTenant), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key})
+		must(t, err)
+		g, err = r.Token(ctx, anonymous(scope.DefaultTenant), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key})
 		if err != nil || g.ExpiresIn != 600 || g.Scope != "decisions:read" {
-			t.Fatalf("client_credentials: %+v, %v", g, err)
+			t.Fatalf("Token of client_credentials = %+v, %v", g, err)
 		}
 		sc, who, err := r.Authenticate(ctx, Credential{Bearer: g.AccessToken})
 		if err != nil || who.KeyID != k.ID || !who.RateLimited || sc.Actor.Kind != scope.Key || !sc.Permissions.Has("decisions:read") {
-			t.Errorf("token of a key: %+v, %+v, %v", sc, who, err)
+			t.Errorf("Authenticate with a key's token = %+v, %+v, %v", sc, who, err)
 		}
-		if _, err := r.RevokeKey(ctx, root(), k.ID); err != nil {
-			t.Fatal(err)
-		}
-		r.want("token of a revoked key", Credential{Bearer: g.AccessToken}, "401")
+		must(t, errOf(r.RevokeKey(ctx, root(), k.ID)))
+		r.want("the token of a revoked key", Credential{Bearer: g.AccessToken}, "401")
 	})
 }

@@ -39,11 +39,11 @@ func TestObject(t *testing.T) {
 	good := object(address+"/policies/edge/bundle.tar.gz", s3test.AccessKey, s3test.SecretKey)
 	for _, content := range []string{"one", strings.Repeat("two", 100_000)} {
 		if err := good.Put(ctx, here, []byte(content), "application/gzip"); err != nil || string(fake.Object("edge/bundle.tar.gz")) != content {
-			t.Errorf("%.20q: %v", content, err)
+			t.Errorf("Put of %.20q: %v", content, err)
 		}
 	}
 	if err := good.Try(ctx, here, []byte("test")); err != nil || fake.Object("edge/bundle.tar.gz.test") != nil || !slices.Contains(fake.Puts(), "edge/bundle.tar.gz.test") {
-		t.Errorf("a try: %v, %v", err, fake.Puts())
+		t.Errorf("Try = %v after the puts %v, want a test object that is removed", err, fake.Puts())
 	}
 	for want, o := range map[string]Object{
 		"the object store answered 403 SignatureDoesNotMatch": object(address+"/policies/x", s3test.AccessKey, "wrong"),
@@ -53,18 +53,18 @@ func TestObject(t *testing.T) {
 	} {
 		for does, err := range map[string]error{"put": o.Put(ctx, here, []byte("x"), "text/plain"), "try": o.Try(ctx, here, []byte("x"))} {
 			if err == nil {
-				t.Errorf("%s, %s: no error", want, does)
+				t.Errorf("%s with %s succeeds, want an error", does, want)
 			} else if _, text := ObjectAnswer(err); text != want {
 				t.Errorf("%s: %q, want %q (%v)", does, text, want, err)
 			}
 		}
 	}
 	if err := good.Put(ctx, via(), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
-		t.Errorf("a store at a loopback address was called: %v", err)
+		t.Errorf("Put to a loopback address = %v, want an error without a call", err)
 	}
 	for _, bad := range []string{"", "s3://", "s3://host", "s3://host/bucket", "s3://host/bucket/", "s3://host/B_/x", "s3://host/bucket/a//b", "s3://host/bucket/../x", "s3://host/bucket/x?y", "https://host/bucket/x"} {
 		if _, err := ParseObject(bad); err == nil {
-			t.Errorf("%s is one", bad)
+			t.Errorf("ParseObject(%s) succeeds, want an error", bad)
 		}
 	}
 }
@@ -85,9 +85,9 @@ func TestNoStore(t *testing.T) {
 		via := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
 		t.Cleanup(via.Close)
 		if err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {
-			t.Errorf("%s: stored", name)
+			t.Errorf("Put to %s succeeds, want an error", name)
 		} else if status, text := ObjectAnswer(err); status != 0 || !strings.Contains(text, "something else") {
-			t.Errorf("%s: %d %s (%v)", name, status, text, err)
+			t.Errorf("answer of %s = %d %s (%v), want something else", name, status, text, err)
 		}
 	}
 }

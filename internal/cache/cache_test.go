@@ -49,32 +49,32 @@ func TestCount(t *testing.T) {
 			ctx := context.Background()
 			want := time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC)
 			if w := count(t, c, "a", "key", 2, time.Hour); w.Count != 2 || !w.Reset.Equal(want) {
-				t.Errorf("%+v", w)
+				t.Errorf("first window = %+v, want 2 until %s", w, want)
 			}
 			if w := count(t, c, "a", "key", 3, time.Hour); w.Count != 5 {
-				t.Errorf("%+v", w)
+				t.Errorf("window after 3 more = %+v, want 5", w)
 			}
 			if w := count(t, c, "b", "key", 1, time.Hour); w.Count != 1 {
-				t.Errorf("another tenant's: %+v", w)
+				t.Errorf("window of another tenant = %+v, want 1", w)
 			}
 			if w := count(t, c, "a", "key", 1, time.Minute); w.Count != 1 {
-				t.Errorf("another window: %+v", w)
+				t.Errorf("window of another length = %+v, want 1", w)
 			}
 			clk.at.Add(int64(time.Minute / time.Millisecond))
 			if w := count(t, c, "a", "key", 1, time.Hour); w.Count != 1 || !w.Reset.Equal(want.Add(time.Hour)) {
-				t.Errorf("next window: %+v", w)
+				t.Errorf("next window = %+v, want 1", w)
 			}
 			if w := count(t, c, "a", "key", -1, time.Hour); w.Count != 0 {
-				t.Errorf("taken back: %+v", w)
+				t.Errorf("window after a return = %+v, want 0", w)
 			}
 			if err := c.Drop(ctx, "a"); err != nil {
 				t.Fatal(err)
 			}
 			if a, b := count(t, c, "a", "key", 1, time.Hour), count(t, c, "b", "key", 1, time.Hour); a.Count != 1 || b.Count != 1 {
-				t.Errorf("after drop: %+v %+v", a, b)
+				t.Errorf("windows after Drop = %+v and %+v, want 1 in each", a, b)
 			}
 			if _, err := c.Count(ctx, "a", "key", 1, 0); err == nil {
-				t.Error("no window, no error")
+				t.Error("Count without a window succeeds, want an error")
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestConcurrentCount(t *testing.T) {
 		}
 		wg.Wait()
 		if w := count(t, c, "a", "key", 0, 24*time.Hour); w.Count != 2000 {
-			t.Errorf("%+v", w)
+			t.Errorf("window = %+v, want 2000", w)
 		}
 	})
 }
@@ -119,19 +119,19 @@ func TestRedisComesAndGoes(t *testing.T) {
 	cfg.URL, cfg.Logger = server.URL(), nil
 	a := cachetest.Open(t, cfg)
 	if s := logged.String(); strings.Count(s, "Redis does not answer") != 1 || !strings.Contains(s, "address=") || strings.Contains(s, "canary") {
-		t.Errorf("the log says %q", s)
+		t.Errorf("log = %q, want one line with the address and no secret", s)
 	}
 	if h := a.Health(ctx); h.Status != "degraded" {
-		t.Errorf("without a server: %+v", h)
+		t.Errorf("Health without a server = %+v, want degraded", h)
 	}
 	for round := range 2 {
 		if w := count(t, a, "t", "x", 1, 240*time.Hour); w.Count != int64(round+1) {
-			t.Errorf("alone: %+v", w)
+			t.Errorf("window without a server = %+v, want %d", w, round+1)
 		}
 		server.Restart()
 		for a.Health(ctx).Status != "up" || b.Health(ctx).Status != "up" {
 			if ctx.Err() != nil {
-				t.Fatal("it does not come back")
+				t.Fatal("the cache does not use Redis again")
 			}
 		}
 		// On a loaded machine a count may take longer than a cache waits: it then counts
@@ -144,7 +144,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 			}
 			select {
 			case <-late:
-				t.Fatalf("round %d: replicas do not count together: %+v %+v", round, w, v)
+				t.Fatalf("round %d: the replicas count %+v and %+v, want one count", round, w, v)
 			default:
 			}
 		}
@@ -162,15 +162,15 @@ func TestHealth(t *testing.T) {
 		}
 		h := c.Health(context.Background())
 		if h.Status == "degraded" || h.MemoryUsageMB <= 0 {
-			t.Errorf("%+v", h)
+			t.Errorf("Health = %+v, want memory in use", h)
 		}
 		// It is the cache's own: it grows with what is in it, and is not the process's.
 		if h.Status == "embedded" && (before.MemoryUsageMB != 0 || h.MemoryUsageMB < 0.1 || h.MemoryUsageMB > 1) {
-			t.Errorf("a thousand counters take %f MB, none %f MB", h.MemoryUsageMB, before.MemoryUsageMB)
+			t.Errorf("memory of a thousand counters = %f MB, of none %f MB", h.MemoryUsageMB, before.MemoryUsageMB)
 		}
 	})
 	if _, err := cache.Open(context.Background(), cache.Config{URL: "redis://user:secret@bad port"}); err == nil {
-		t.Error("a bad address passes")
+		t.Error("Open with a wrong address succeeds, want an error")
 	}
 }
 

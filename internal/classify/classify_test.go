@@ -110,7 +110,7 @@ func TestPropose(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("%s\n%s", diff, strings.Join(p.Rationale, "\n"))
+				t.Errorf("proposal (-want +got): %s\n%s", diff, strings.Join(p.Rationale, "\n"))
 			}
 		})
 	}
@@ -135,11 +135,11 @@ func checkProposal(t interface{ Fatalf(string, ...any) }, p Proposal) {
 	in := func(what string, got, allowed []string) {
 		for _, v := range got {
 			if !slices.Contains(allowed, v) {
-				t.Fatalf("%s holds %q", what, v)
+				t.Fatalf("%s contains %q, which is not allowed", what, v)
 			}
 		}
 		if got == nil || len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
-			t.Fatalf("%s is nil or repeats itself: %q", what, got)
+			t.Fatalf("%s = %q, want a list without repeats", what, got)
 		}
 	}
 	in("kind", []string{p.Kind}, Kinds())
@@ -153,25 +153,25 @@ func checkProposal(t interface{ Fatalf(string, ...any) }, p Proposal) {
 		in("level", []string{*p.SuggestedData}, Levels())
 	}
 	if !AI(p.Kind) && (p.AIProvider != nil || p.AIModelFamily != nil) || p.Kind != MCPServer && p.MCPProtocolVersion != nil {
-		t.Fatalf("a %s with a model: %+v", p.Kind, p)
+		t.Fatalf("proposal = %+v, want no model for %s", p, p.Kind)
 	}
 	if p.Confidence < 0 || p.Confidence > 1 {
-		t.Fatalf("confidence %v", p.Confidence)
+		t.Fatalf("confidence = %v, want 0 to 1", p.Confidence)
 	}
 	if level := text(p.SuggestedData); (level == "confidential" || level == "restricted") && len(p.SuggestedCompliance) == 0 && p.Source == Heuristic {
-		t.Fatalf("%s without a tag breaks the compliance-tag rule", level)
+		t.Fatalf("proposal of %s has no compliance tag, want one", level)
 	}
 	for _, h := range p.EgressDestinations {
 		if !dnsName.MatchString(h) {
-			t.Fatalf("%q is no host name", h)
+			t.Fatalf("destination = %q, want a host name", h)
 		}
 	}
 	if len(p.Rationale) == 0 {
-		t.Fatalf("no rationale")
+		t.Fatalf("proposal has no rationale: %+v", p)
 	}
 	for _, l := range p.Rationale {
 		if strings.Contains(l, "@") || strings.Contains(l, "<") {
-			t.Fatalf("rationale carries what others wrote: %q", l)
+			t.Fatalf("rationale = %q, want nothing of the subject", l)
 		}
 	}
 }
@@ -182,24 +182,24 @@ func TestProposeProperties(t *testing.T) {
 		p := Propose(s)
 		checkProposal(t, p)
 		if diff := cmp.Diff(p, Propose(s)); diff != "" {
-			t.Fatalf("twice the same gives another: %s", diff)
+			t.Fatalf("Propose twice: %s", diff)
 		}
 		upper := Subject{strings.ToUpper(s.Name), strings.ToUpper(s.URL), strings.ToUpper(s.OriginalHost), strings.ToUpper(s.BusinessContext)}
 		if diff := cmp.Diff(p, Propose(upper)); diff != "" {
-			t.Fatalf("letter case matters: %s", diff)
+			t.Fatalf("Propose in another letter case: %s", diff)
 		}
 		low := 0.4
 		if p.Kind != API {
 			low = 0.6
 		}
 		if p.Confidence < low {
-			t.Fatalf("%s with confidence %v", p.Kind, p.Confidence)
+			t.Fatalf("confidence of %s = %v, want at least %v", p.Kind, p.Confidence, low)
 		}
 		// A further marker does not change the kind, and does not lower the confidence.
 		more := s
 		more.BusinessContext += " postal"
 		if q := Propose(more); q.Kind != p.Kind || q.Confidence < p.Confidence {
-			t.Fatalf("a further marker: %v %v, then %v %v", p.Kind, p.Confidence, q.Kind, q.Confidence)
+			t.Fatalf("Propose with one more marker = %v %v, want at least %v %v", q.Kind, q.Confidence, p.Kind, p.Confidence)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestRedact(t *testing.T) {
 		"nothing here, @home or a @ b":         "nothing here, @home or a @ b",
 	} {
 		if got := Redact(in); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
+			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
@@ -235,15 +235,15 @@ func TestPromptHoldsNoPersonalData(t *testing.T) {
 	})
 	for _, never := range []string{"ann", "@", "%40", "bob", "pw", "s3cret", "frag"} {
 		if strings.Contains(p.User, never) {
-			t.Errorf("%q is in the prompt: %s", never, p.User)
+			t.Errorf("prompt = %s, want no %q", p.User, never)
 		}
 	}
 	var m map[string]string
 	if err := json.Unmarshal([]byte(p.User), &m); err != nil || len(m) != 4 {
-		t.Errorf("the subject is not four members of JSON: %v %s", err, p.User)
+		t.Errorf("prompt = %s, %v, want four members of JSON", p.User, err)
 	}
 	if strings.Contains(p.System, "crm") {
-		t.Error("the subject is among the instructions")
+		t.Error("the instructions contain the subject")
 	}
 }
 
@@ -275,10 +275,10 @@ func TestAdmit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, ok := Admit([]byte(c.answer), h)
 			if ok != c.ok || ok && !c.check(p) {
-				t.Errorf("ok %v, %+v", ok, p)
+				t.Errorf("answer accepted: %v, proposal %+v, want accepted: %v", ok, p, c.ok)
 			}
 			if !ok && !cmp.Equal(p, h) {
-				t.Errorf("refused and yet %s", cmp.Diff(h, p))
+				t.Errorf("a refused answer changes the proposal: %s", cmp.Diff(h, p))
 			}
 		})
 	}

@@ -55,7 +55,7 @@ func TestCompare(t *testing.T) {
 			got = append(got, c.Kind)
 			seen[c.Kind] = true
 			if added := strings.HasSuffix(string(c.Kind), "_added"); c.Kind.Breaking() == added {
-				t.Errorf("%s: %v breaks: %v", tc.name, c, c.Kind.Breaking())
+				t.Errorf("%s: %v is breaking: %v, want %v", tc.name, c, c.Kind.Breaking(), !added)
 			}
 		}
 		slices.Sort(got)
@@ -79,7 +79,7 @@ func TestWhere(t *testing.T) {
 	got := Compare(decoded(t, base), decoded(t, strings.Replace(base, `"id"`, `"key"`, 1)))
 	want := []Change{{Where: "R.in", Kind: MemberAdded, What: "key"}, {Where: "R.in", Kind: MemberRemoved, What: "id"}}
 	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -104,16 +104,16 @@ func TestReleased(t *testing.T) {
 		for _, d := range docs {
 			m := MetadataOf(d)
 			if m.SchemaVersion == "" || m.DeprecationPolicy == "" {
-				t.Errorf("%s: %+v", m.APIVersion, m)
+				t.Errorf("version %s = %+v, want a schema version and a deprecation policy", m.APIVersion, m)
 			}
 			versions = append(versions, m.APIVersion)
 		}
 		if len(versions) == 0 || !slices.IsSortedFunc(versions, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }) {
-			t.Errorf("in this order: %v", versions)
+			t.Errorf("versions = %v, want them in order", versions)
 		}
 		slices.Sort(versions)
 		if !slices.Equal(versions, names) {
-			t.Errorf("versions %v, files %v", versions, names)
+			t.Errorf("versions = %v, want those of the files %v", versions, names)
 		}
 	}
 }

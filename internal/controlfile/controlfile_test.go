@@ -36,27 +36,27 @@ const whole = `controls:
 func TestRead(t *testing.T) {
 	repo, issues := Read(files("x/a.rego", "package a\n", "x/b.rego", "package b\n", "x/a_test.rego", "package a\n", "x/gatehouse.yaml", whole, "plain.rego", "package plain\n"))
 	if len(issues) > 0 || len(repo.Controls) != 3 || len(repo.Modules) != 4 {
-		t.Fatalf("%+v, %+v", issues, repo)
+		t.Fatalf("Read = %+v with the issues %+v, want 3 controls and 4 modules", repo, issues)
 	}
 	plain, a, b := repo.Controls[0], repo.Controls[1], repo.Controls[2]
 	if plain.Name != "plain" || plain.Status != nil || plain.Resource != nil || plain.Cases != nil {
-		t.Errorf("without a manifest nothing is said: %+v", plain)
+		t.Errorf("control without a manifest = %+v, want only its name", plain)
 	}
 	if a.Name != "A: all" || *a.Description != "every member" || *a.Status != "draft" || a.Bouncer.Name != "edge-1" || a.Resource.Name != "Payments" || a.Resource.Type != "api" || a.Resource.Path != "/payments/*" {
-		t.Errorf("a: %+v", a)
+		t.Errorf("control a = %+v", a)
 	}
 	want := map[string]any{"user": map[string]any{"id": "ada", "born": "1815-12-10"}, "n": []any{int64(1), 2.5, nil, true}, "s": "1"}
 	if len(*a.Cases) != 1 || !reflect.DeepEqual((*a.Cases)[0].Input, want) || !(*a.Cases)[0].Expected {
-		t.Errorf("case: %+v", *a.Cases)
+		t.Errorf("cases of a = %+v", *a.Cases)
 	}
 	if data := map[string]any{"resources": map[string]any{"12": map[string]any{"name": "Twelve"}}}; !reflect.DeepEqual((*a.Cases)[0].Data, data) {
-		t.Errorf("data of a case: %+v", (*a.Cases)[0].Data)
+		t.Errorf("data of the case = %+v, want %v", (*a.Cases)[0].Data, data)
 	}
 	if b.Name != "x/b" || !b.Resource.None || b.Bouncer.ID != 7 {
-		t.Errorf("b: %+v", b)
+		t.Errorf("control b = %+v", b)
 	}
 	if is := a.Resource.Issue("x"); is.File != "x/gatehouse.yaml" || is.Line != 6 || is.Column != 15 {
-		t.Errorf("a link's place: %+v", is)
+		t.Errorf("place of a link = %+v, want line 6, column 15", is)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestReadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, issues := Read(c.files)
 			if len(issues) == 0 {
-				t.Fatal("nothing is refused")
+				t.Fatal("Read finds no issue, want one")
 			}
 			is := issues[0]
 			if is.File != c.file || !strings.Contains(is.Message, c.text) || is.Line != c.line || c.column > 0 && is.Column != c.column {
-				t.Errorf("%+v", issues)
+				t.Errorf("issues = %+v, want %q in %s, line %d, column %d", issues, c.text, c.file, c.line, c.column)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ func TestWriteRead(t *testing.T) {
 	}
 	repo, issues := Read(out)
 	if len(issues) > 0 || len(repo.Controls) != len(in) {
-		t.Fatalf("%+v in %+v", issues, out)
+		t.Fatalf("Read of what was written = %+v, want %d controls: %+v", issues, len(in), out)
 	}
 	for _, w := range in {
 		found := false
@@ -154,14 +154,14 @@ func TestWriteRead(t *testing.T) {
 			}
 			found = true
 			if c.Source != w.Source || *c.Status != w.Status || w.Resource.Name == "" && !c.Resource.None || w.Resource.Name != "" && c.Resource.Path != w.Resource.Path || w.Bouncer == "" && !c.Bouncer.None {
-				t.Errorf("%+v was read as %+v", w, c)
+				t.Errorf("control = %+v, want %+v", c, w)
 			}
 			if len(w.Cases) > 0 && (!reflect.DeepEqual((*c.Cases)[0].Input, w.Cases[0].Input) || !reflect.DeepEqual((*c.Cases)[0].Data, w.Cases[0].Data)) {
-				t.Errorf("%+v was read as %+v", w.Cases, *c.Cases)
+				t.Errorf("cases = %+v, want %+v", *c.Cases, w.Cases)
 			}
 		}
 		if !found {
-			t.Errorf("%q is gone: %+v", w.Name, repo.Controls)
+			t.Errorf("control %q is not in %+v", w.Name, repo.Controls)
 		}
 	}
 }
@@ -188,15 +188,15 @@ func FuzzManifest(f *testing.F) {
 		}
 		for _, is := range issues {
 			if is.Line < 0 || is.Line > lines || is.Column < 0 || is.Message == "" {
-				t.Errorf("%+v in %q", is, text)
+				t.Errorf("issue = %+v, want a place in %q", is, text)
 			}
 		}
 		if len(issues) > maxIssues {
-			t.Errorf("%d issues", len(issues))
+			t.Errorf("%d issues, want at most %d", len(issues), maxIssues)
 		}
 		for _, c := range repo.Controls {
 			if strings.TrimSpace(c.Name) == "" {
-				t.Errorf("a control without a name in %q", text)
+				t.Errorf("Read of %q gives a control without a name", text)
 			}
 		}
 	})

@@ -74,7 +74,7 @@ func (h *house) ship() {
 	}
 	end()
 	if err := <-done; err != nil || h.Log.Pending() > 0 {
-		h.t.Fatalf("%d decisions wait, error %v", h.Log.Pending(), err)
+		h.t.Fatalf("Run: %v; %d decisions wait, want none", err, h.Log.Pending())
 	}
 }
 
@@ -165,14 +165,14 @@ func (h *house) hold(ds []audit.Decision, what string) {
 			"p99": {got.RealTime.LatencyP99, want.RealTime.LatencyP99},
 		} {
 			if math.Abs(pair[0]-pair[1]) > pair[1]/8+0.002 {
-				h.t.Errorf("%s, %q: %s is %v, by hand %v", what, env, name, pair[0], pair[1])
+				h.t.Errorf("%s, %q: %s = %v, want about %v", what, env, name, pair[0], pair[1])
 			}
 		}
 		got.RealTime.LatencyP50, got.RealTime.LatencyP95, got.RealTime.LatencyP99 = 0, 0, 0
 		want.RealTime.LatencyP50, want.RealTime.LatencyP95, want.RealTime.LatencyP99 = 0, 0, 0
 		want.RealTime.HealthScore = 100 // there are no bouncers
 		if got != want {
-			h.t.Errorf("%s, %q:\n%+v, by hand\n%+v", what, env, got, want)
+			h.t.Errorf("%s, %q: statistics\n%+v, want\n%+v", what, env, got, want)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestStatsAfterACrash(t *testing.T) {
 		first.hold(ds, "before the crash")
 		second := newHouse(t, c, left)
 		if second.Log.Pending() == 0 {
-			t.Fatal("nothing was left to be shipped again")
+			t.Fatal("no decision waits for the second server")
 		}
 		more := draw(r, "after", noon, time.Minute)
 		more.AuditLevel = audit.Basic
@@ -241,10 +241,10 @@ func TestStatsAfterACrash(t *testing.T) {
 		second.hold(ds, "after the crash")
 		page, err := second.Log.Query(context.Background(), scope.Scope{Tenant: scope.DefaultTenant}, audit.Filter{Limit: 1})
 		if err != nil || page.Total != int64(len(ds)) {
-			t.Errorf("the log holds %d decisions, want %d, error %v", page.Total, len(ds), err)
+			t.Errorf("log = %d decisions, %v, want %d", page.Total, err, len(ds))
 		}
 		if got := second.stats(scope.AnyEnv).Decisions24h; got != page.Total {
-			t.Errorf("the dashboard counts %d, the log %d", got, page.Total)
+			t.Errorf("decisions of the dashboard = %d, want %d as in the log", got, page.Total)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func BenchmarkStats(b *testing.B) {
 				h.ship()
 			}
 			if got := h.stats(scope.AnyEnv).Decisions24h; got < int64(n)*99/100 {
-				b.Fatalf("%d decisions are counted", got)
+				b.Fatalf("%d decisions are counted, want about %d", got, n)
 			}
 			for b.Loop() {
 				h.stats(scope.AnyEnv)
@@ -308,10 +308,10 @@ func TestSpans(t *testing.T) {
 				want.Merge(&rows[i])
 			}
 			if got, err := h.Log.Minutes(t.Context(), sc, from, to); err != nil || got != want {
-				t.Fatalf("from %s to %s: %d decisions, want %d, error %v", from, to, got.Total(), want.Total(), err)
+				t.Fatalf("Minutes from %s to %s = %d decisions, %v, want %d", from, to, got.Total(), err, want.Total())
 			}
 			if got, err := h.Log.Outcomes(t.Context(), sc, from, to); err != nil || got.Permitted != want.Permitted || got.Denied != want.Denied {
-				t.Fatalf("outcomes from %s to %s: %d, want %d, error %v", from, to, got.Total(), want.Total(), err)
+				t.Fatalf("Outcomes from %s to %s = %d, %v, want %d", from, to, got.Total(), err, want.Total())
 			}
 		}
 	})

@@ -24,26 +24,25 @@ type named struct {
 	Value string `db:"value"`
 }
 
+// tenant returns a tenant's store.
 func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
 	t.Helper()
 	d, err := c.Tenant(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
+// put inserts one setting.
 func put(t testing.TB, d *db.DB, name, value string) {
 	t.Helper()
 	err := d.Write(context.Background(), func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2)`, name, value)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
+// settings returns a store's settings, ordered by name.
 func settings(t testing.TB, d *db.DB) []named {
 	t.Helper()
 	var list []named
@@ -51,12 +50,11 @@ func settings(t testing.TB, d *db.DB) []named {
 		list, err = db.All[named](context.Background(), tx, `SELECT * FROM settings ORDER BY name`)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
+// TestTenantIsolation: concurrent readers of two tenants see only the rows of their own.
 func TestTenantIsolation(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		a, b := tenant(t, c, "default"), tenant(t, c, "t2")
@@ -71,7 +69,7 @@ func TestTenantIsolation(t *testing.T) {
 			wg.Go(func() {
 				for range 10 {
 					if got := settings(t, d); len(got) != 1 || got[0].Value != want {
-						t.Errorf("got %v, want %q", got, want)
+						t.Errorf("settings = %v, want one with %q", got, want)
 					}
 				}
 			})
@@ -80,6 +78,7 @@ func TestTenantIsolation(t *testing.T) {
 	})
 }
 
+// TestCommitAndRollback: an error or a panic rolls a transaction back, and a read cannot write.
 func TestCommitAndRollback(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -93,7 +92,7 @@ func TestCommitAndRollback(t *testing.T) {
 			return stop
 		})
 		if !errors.Is(err, stop) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("Write = %v, want %v", err, stop)
 		}
 		func() {
 			defer func() { _ = recover() }()
@@ -103,17 +102,19 @@ func TestCommitAndRollback(t *testing.T) {
 			})
 		}()
 		if diff := cmp.Diff([]named{{"kept", "1"}}, settings(t, d)); diff != "" {
-			t.Error(diff)
+			t.Errorf("settings after the rollbacks (-want +got)\n%s", diff)
 		}
 		if err := d.Read(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `DELETE FROM settings`)
 			return err
 		}); err == nil {
-			t.Error("a read transaction may write")
+			t.Error("a read transaction deletes rows, want an error")
 		}
 	})
 }
 
+// TestFailedTransactionStaysFailed: after an error no statement runs, and the transaction is rolled back
+// even if its function returns no error.
 func TestFailedTransactionStaysFailed(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -125,22 +126,23 @@ func TestFailedTransactionStaysFailed(t *testing.T) {
 				return err
 			}
 			if _, err := tx.Exec(ctx, insert, "a", "again"); !fault.Is(err, fault.Conflict) {
-				t.Errorf("got %v, want a conflict", err)
+				t.Errorf("insert of a name that exists: got %v, want a conflict", err)
 			}
 			if _, err := tx.Exec(ctx, insert, "c", "3"); err == nil {
-				t.Error("the transaction continues after an error")
+				t.Error("an insert after an error succeeds, want an error")
 			}
 			return nil
 		})
 		if !fault.Is(err, fault.Conflict) {
-			t.Errorf("got %v, want the conflict", err)
+			t.Errorf("Write = %v, want the conflict", err)
 		}
 		if got := settings(t, d); len(got) != 1 {
-			t.Errorf("got %v", got)
+			t.Errorf("settings = %v, want only the first", got)
 		}
 	})
 }
 
+// TestErrors: errors of queries and of tenants that do not exist have the kinds that callers expect.
 func TestErrors(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -152,27 +154,27 @@ func TestErrors(t *testing.T) {
 			})
 		}
 		if err := read(`SELECT * FROM settings WHERE name = $1`, "x"); !errors.Is(err, db.ErrNoRows) || !fault.Is(err, fault.NotFound) {
-			t.Errorf("no rows: %v", err)
+			t.Errorf("query without rows: got %v, want ErrNoRows", err)
 		}
 		if err := read(`SELECT * FROM settings WHERE name = $1`, "nul\x00"); !fault.Is(err, fault.Invalid) {
-			t.Errorf("NUL: %v", err)
+			t.Errorf("query with NUL: got %v, want invalid", err)
 		}
 		put(t, d, "a", "1")
 		if err := read(`SELECT name AS nmae FROM settings`); err == nil {
-			t.Error("an unknown column was accepted")
+			t.Error("query with an unknown column succeeds, want an error")
 		}
 		if _, err := c.Tenant(ctx, "nobody"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("unknown tenant: %v", err)
+			t.Errorf("Tenant of an unknown id: got %v, want not found", err)
 		}
 		for _, id := range []scope.TenantID{"", "../x", "A", "a_b", "-a", "a\"; DROP SCHEMA x"} {
 			if _, err := c.Tenant(ctx, id); !fault.Is(err, fault.NotFound) {
-				t.Errorf("tenant %q: %v", id, err)
+				t.Errorf("Tenant(%q): got %v, want not found", id, err)
 			}
 		}
 		done, cancel := context.WithCancel(ctx)
 		cancel()
 		if err := d.Write(done, func(*db.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
+			t.Errorf("Write with a cancelled context: got %v, want context.Canceled", err)
 		}
 	})
 }
@@ -209,6 +211,7 @@ type wide struct {
 	Skipped string            `db:"-"`
 }
 
+// TestMapping: a row of every type that a record may have is read as it was written.
 func TestMapping(t *testing.T) {
 	yes, note := true, "note"
 	made := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
@@ -231,34 +234,36 @@ func TestMapping(t *testing.T) {
 			got, err := db.One[wide](ctx, tx, insert, want.Count, want.ID, want.Color, want.On, want.Ratio, want.Made, want.Never, want.Ended,
 				want.Note, want.Missing, want.Tags, none, labels, want.Inner, want.Any, want.Raw, want.Bytes, want.Addr)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(wide{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-				t.Error(diff)
+				t.Errorf("row (-want +got)\n%s", diff)
 			}
 			if err != nil {
 				return err
 			}
 			sum, err := db.One[int64](ctx, tx, `SELECT sum(count) FROM wide`)
 			if err != nil || sum != 7 {
-				t.Errorf("sum: %d, %v", sum, err)
+				t.Errorf("sum = %d, %v, want 7", sum, err)
 			}
 			mean, err := db.One[float64](ctx, tx, `SELECT avg(count) FROM wide`)
 			if err != nil || mean != 7 {
-				t.Errorf("mean: %f, %v", mean, err)
+				t.Errorf("avg = %f, %v, want 7", mean, err)
 			}
 			empty, err := db.All[string](ctx, tx, `SELECT color FROM wide WHERE on_ = FALSE`)
 			if err != nil || empty == nil || len(empty) != 0 {
-				t.Errorf("empty: %v, %v", empty, err)
+				t.Errorf("All without rows = %v, %v, want an empty list", empty, err)
 			}
 			if _, err = db.One[time.Time](ctx, tx, `SELECT missing FROM wide`); err == nil {
-				t.Error("NULL fits a time")
+				t.Error("NULL is read as a time.Time, want an error")
 			}
-			return errors.New("undo")
+			return errUndo
 		})
-		if err == nil {
-			t.Error("no error")
+		if !errors.Is(err, errUndo) {
+			t.Errorf("Write = %v, want %v", err, errUndo)
 		}
 	})
 }
 
+// TestBumpAndWatch: each committed Bump raises the revision and notifies watchers, on PostgreSQL also those
+// of other replicas. A rolled back one does neither.
 func TestBumpAndWatch(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
@@ -269,8 +274,8 @@ func TestBumpAndWatch(t *testing.T) {
 			if backend == dbtest.Postgres {
 				there = dbtest.OpenConfig(t, cfg)
 			}
-			heard := make(chan string, 10)
-			stop := there.Watch(func(id scope.TenantID, name string) { heard <- string(id) + "/" + name })
+			notified := make(chan string, 10)
+			stop := there.Watch(func(id scope.TenantID, name string) { notified <- string(id) + "/" + name })
 			d := tenant(t, here, "t2")
 			var after atomic.Int32
 			for want := int64(1); want <= 3; want++ {
@@ -278,37 +283,39 @@ func TestBumpAndWatch(t *testing.T) {
 					tx.AfterCommit(func() { after.Add(1) })
 					got, err := tx.Bump(ctx, "policies")
 					if err == nil && got != want {
-						t.Errorf("got %d, want %d", got, want)
+						t.Errorf("Bump = %d, want %d", got, want)
 					}
 					return err
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := wait(t, heard); got != "t2/policies" {
-					t.Errorf("notified of %q", got)
+				must(t, err)
+				if got := wait(t, notified); got != "t2/policies" {
+					t.Errorf("notification = %q, want t2/policies", got)
 				}
 			}
 			_ = d.Write(ctx, func(tx *db.Tx) error {
 				_, _ = tx.Bump(ctx, "policies")
 				tx.AfterCommit(func() { after.Add(1) })
-				return errors.New("undo")
+				return errUndo
 			})
 			stop()
 			if n, err := d.Revision(ctx, "policies"); n != 3 || err != nil {
-				t.Errorf("revision %d, %v", n, err)
+				t.Errorf("Revision = %d, %v, want 3", n, err)
 			}
-			if after.Load() != 3 || len(heard) != 0 {
-				t.Errorf("%d after commit, %d notifications", after.Load(), len(heard))
+			if after.Load() != 3 || len(notified) != 0 {
+				t.Errorf("%d calls after a commit and %d more notifications, want 3 and none", after.Load(), len(notified))
 			}
 		})
 	}
 }
 
-func wait(t *testing.T, heard <-chan string) string {
+// errUndo makes a transaction roll back.
+var errUndo = errors.New("undo")
+
+// wait returns the next notification.
+func wait(t *testing.T, notified <-chan string) string {
 	t.Helper()
 	select {
-	case s := <-heard:
+	case s := <-notified:
 		return s
 	case <-time.After(30 * time.Second):
 		t.Fatal("no notification")
@@ -316,6 +323,8 @@ func wait(t *testing.T, heard <-chan string) string {
 	}
 }
 
+// TestConcurrentWrites: concurrent transactions that fail, succeed and are cancelled leave exactly the rows
+// of those that succeeded.
 func TestConcurrentWrites(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -355,47 +364,51 @@ func TestConcurrentWrites(t *testing.T) {
 		wg.Wait()
 		list := settings(t, d)
 		if int64(len(list)-1) != ok.Load() || list[len(list)-1].Value != fmt.Sprint(ok.Load()) {
-			t.Errorf("%d rows, counter %s, acknowledged %d, refused %d", len(list)-1, list[len(list)-1].Value, ok.Load(), refused.Load())
+			t.Errorf("%d rows, counter %s, want %d as acknowledged (%d refused)", len(list)-1, list[len(list)-1].Value, ok.Load(), refused.Load())
 		}
 		if refused.Load() < 8*5 {
-			t.Errorf("only %d refused", refused.Load())
+			t.Errorf("%d transactions refused, want at least %d", refused.Load(), 8*5)
 		}
 	})
 }
 
+// TestDropTenant: a dropped tenant can be created again, without the old rows.
 func TestDropTenant(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		put(t, tenant(t, c, "t2"), "old", "data")
 		if err := c.CreateTenant(ctx, "t2"); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a second t2: %v", err)
+			t.Errorf("CreateTenant of a tenant that exists: got %v, want a conflict", err)
 		}
-		if err := c.DropTenant(ctx, "t2"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.DropTenant(ctx, "t2"))
 		if _, err := c.Tenant(ctx, "t2"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("after the drop: %v", err)
+			t.Errorf("Tenant after the drop: got %v, want not found", err)
 		}
 		if ids, err := c.Tenants(ctx); err != nil || len(ids) != 1 {
-			t.Errorf("tenants %v, %v", ids, err)
+			t.Errorf("Tenants after the drop = %v, %v, want 1", ids, err)
 		}
-		if err := c.CreateTenant(ctx, "t2"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.CreateTenant(ctx, "t2"))
 		if got := settings(t, tenant(t, c, "t2")); len(got) != 0 {
-			t.Errorf("the new t2 has %v", got)
+			t.Errorf("settings of the new t2 = %v, want none", got)
 		}
-		if err := c.DropTenant(ctx, "t2"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.DropTenant(ctx, "t2"))
 	})
 }
 
+// TestHealth: the health of an open store is up, with its connections.
 func TestHealth(t *testing.T) {
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		h := c.Health(context.Background())
 		if h.Status != "up" || h.Connections < 1 {
-			t.Errorf("%+v", h)
+			t.Errorf("Health = %+v, want up with a connection", h)
 		}
 	})
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -28,21 +28,21 @@ func TestFreeDiskAndRetry(t *testing.T) {
 		return runs, got
 	}
 	if runs, err := write(1, full); runs != 2 || err != nil || freed != 1 {
-		t.Errorf("full once: %d runs, freed %d times, %v", runs, freed, err)
+		t.Errorf("the disk is full once: %d runs, freed %d times, %v, want 2 runs, freed once", runs, freed, err)
 	}
 	if runs, err := write(9, full); runs != 2 || !fault.Is(err, fault.StorageFull) {
-		t.Errorf("full for good: %d runs, %v", runs, err)
+		t.Errorf("the disk stays full: %d runs, %v, want 2 and storage_full", runs, err)
 	}
 	has = false
 	if runs, err := write(1, full); runs != 1 || !fault.Is(err, fault.StorageFull) || freed != 3 {
-		t.Errorf("no room: %d runs, freed %d times, %v", runs, freed, err)
+		t.Errorf("nothing can be freed: %d runs, freed %d times, %v, want 1 run and storage_full", runs, freed, err)
 	}
 	if runs, _ := write(1, fault.New(fault.Conflict, "x", "y")); runs != 1 || freed != 3 {
-		t.Errorf("a conflict: %d runs, freed %d times", runs, freed)
+		t.Errorf("a conflict: %d runs, freed %d times, want 1 run and no more freeing", runs, freed)
 	}
 	runs := 0
 	_ = c.Read(context.Background(), scope.DefaultTenant, func(*db.Tx) error { runs++; return full })
 	if runs != 1 || freed != 3 {
-		t.Errorf("a reading: %d runs, freed %d times", runs, freed)
+		t.Errorf("a read on a full disk: %d runs, freed %d times, want 1 run and no more freeing", runs, freed)
 	}
 }

@@ -23,7 +23,7 @@ func TestRetryable(t *testing.T) {
 		{"23505", "duplicate key value violates unique constraint", false},
 	} {
 		if got := retryable(&pgconn.PgError{Code: c.code, Message: c.message}); got != c.want {
-			t.Errorf("%s %s: %t", c.code, c.message, got)
+			t.Errorf("retryable(%s %s) = %t, want %t", c.code, c.message, got, c.want)
 		}
 	}
 }

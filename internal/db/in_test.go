@@ -25,9 +25,7 @@ func TestAllIn(t *testing.T) {
 			_, err := db.ExecRows(ctx, tx, `INSERT INTO keyed (id, odd) VALUES `, rows, ``)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, n := range []int{0, 1, 4, 5, 26, 131, 500, 1234} {
 			keys := make([]int64, n)
 			for i := range keys {
@@ -43,7 +41,7 @@ func TestAllIn(t *testing.T) {
 					seen[id]++
 				}
 				if len(found) != n || len(seen) != n {
-					return fmt.Errorf("%d rows, %d different, of %d keys", len(found), len(seen), n)
+					return fmt.Errorf("AllIn of %d keys gives %d rows, %d different", n, len(found), len(seen))
 				}
 				return nil
 			})

@@ -18,9 +18,7 @@ func TestExecRows(t *testing.T) {
 			_, err := tx.Exec(ctx, `CREATE TABLE many (id BIGINT NOT NULL PRIMARY KEY, word TEXT, share DOUBLE PRECISION)`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		type row struct {
 			ID    int64    `db:"id"`
 			Word  string   `db:"word"`
@@ -59,21 +57,19 @@ func TestExecRows(t *testing.T) {
 						word, was = "as it was", 0
 					}
 					if r.ID != int64(i) || r.Word != word || (r.Share == nil) != (was%3 == 0) || r.Share != nil && *r.Share != float64(was)/4 {
-						t.Errorf("row %d of %d: %+v", i, n, r)
+						t.Errorf("row %d of %d = %+v", i, n, r)
 					}
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		err = c.System().Write(ctx, func(tx *db.Tx) error {
 			_, err := db.ExecRows(ctx, tx, `INSERT INTO many (id, word, share) VALUES `, [][]any{{1, "a", nil}, {2, "b"}}, "")
 			return err
 		})
 		if err == nil {
-			t.Error("rows of different lengths were accepted")
+			t.Error("ExecRows with rows of different lengths succeeds, want an error")
 		}
 	})
 }

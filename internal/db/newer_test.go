@@ -22,17 +22,13 @@ func TestNewerSchema(t *testing.T) {
 				ctx := context.Background()
 				cfg := dbtest.Config(t, backend)
 				c, err := db.Open(ctx, cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer c.Close()
 				if err := c.CreateTenant(ctx, scope.DefaultTenant); err != nil && !fault.Is(err, fault.Conflict) {
 					t.Fatal(err)
 				}
 				store, err := c.Tenant(ctx, scope.DefaultTenant)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if where == "system" {
 					store = c.System()
 				}
@@ -47,13 +43,13 @@ func TestNewerSchema(t *testing.T) {
 					_ = again.Close()
 				}
 				if !errors.Is(err, db.ErrNewer) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), "version 9876") || !strings.Contains(err.Error(), "Start the newer program") {
-					t.Errorf("the older program says %v", err)
+					t.Errorf("db.Open of the older program = %v, want ErrNewer for %s with advice", err, where)
 				}
 				if _, err := c.System().Revision(ctx, "x"); err != nil {
-					t.Errorf("the one that runs: %v", err)
+					t.Errorf("Revision in the running program: %v", err)
 				}
 				if _, err := c.Tenant(ctx, scope.DefaultTenant); err != nil {
-					t.Errorf("the one that runs: %v", err)
+					t.Errorf("Tenant in the running program: %v", err)
 				}
 			})
 		}

@@ -19,8 +19,8 @@ const (
 	serverRegion = "eu-west-1"
 )
 
-// regions returns new stores: the deployment's own on the backend home, and a region on each
-// backend.
+// regions returns the configuration of new stores: the deployment's own on the backend home, and a region
+// on each backend.
 func regions(t *testing.T, home string) db.Config {
 	t.Helper()
 	cfg := dbtest.Config(t, home)
@@ -28,7 +28,7 @@ func regions(t *testing.T, home string) db.Config {
 	return cfg
 }
 
-// stored returns a tenant's settings.
+// stored returns a tenant's settings by name.
 func stored(t *testing.T, d *db.DB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -38,16 +38,14 @@ func stored(t *testing.T, d *db.DB) map[string]string {
 	return out
 }
 
-// store sets one setting.
+// store inserts or changes one setting.
 func store(t *testing.T, d *db.DB, name, value string) {
 	t.Helper()
 	err := d.Write(context.Background(), func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // place creates an empty tenant in a region.
@@ -60,9 +58,7 @@ func place(t *testing.T, c *db.Cluster, id scope.TenantID, region string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestRegionsHoldTheirTenants: a tenant's rows are in its region's store and nowhere else, regions
@@ -75,41 +71,37 @@ func TestRegionsHoldTheirTenants(t *testing.T) {
 			cfg.Regions["eu-north-1"] = cfg.Regions[serverRegion]
 			c := dbtest.OpenConfig(t, cfg)
 			if got := c.Regions(); !slices.Equal(got, []string{"eu-north-1", serverRegion, fileRegion}) {
-				t.Fatal(got)
+				t.Fatalf("Regions = %v", got)
 			}
 			for _, region := range append(c.Regions(), "") {
 				place(t, c, dbtest.Second, region)
 				d := tenant(t, c, dbtest.Second)
 				if got := stored(t, d); len(got) != 0 {
-					t.Fatalf("the store of %q has the rows of another one: %v", region, got)
+					t.Fatalf("settings in the new store of %q = %v, want none", region, got)
 				}
 				store(t, d, "region", region)
 			}
 			for _, region := range append(c.Regions(), "") {
 				place(t, c, dbtest.Second, region)
 				if got := stored(t, tenant(t, c, dbtest.Second)); got["region"] != region {
-					t.Errorf("the store of %q has %v", region, got)
+					t.Errorf("settings in the store of %q = %v, want its own", region, got)
 				}
 			}
 			file := filepath.Join(cfg.Regions[fileRegion].Dir, fileRegion, string(dbtest.Second)+".db")
 			if _, err := os.Stat(file); err != nil {
-				t.Error(err)
+				t.Errorf("file of the tenant: %v", err)
 			}
 			for region, h := range c.RegionHealth(ctx) {
 				if h.Status != "up" {
-					t.Errorf("%s is %v", region, h)
+					t.Errorf("health of %s = %v, want up", region, h)
 				}
 			}
-			if err := c.DropTenant(ctx, dbtest.Second); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.CreateTenant(ctx, dbtest.Second); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.DropTenant(ctx, dbtest.Second))
+			must(t, c.CreateTenant(ctx, dbtest.Second))
 			for _, region := range append(c.Regions(), "") {
 				place(t, c, dbtest.Second, region)
 				if got := stored(t, tenant(t, c, dbtest.Second)); len(got) != 0 {
-					t.Errorf("after the purge the store of %q has %v", region, got)
+					t.Errorf("settings in the store of %q after the purge = %v, want none", region, got)
 				}
 			}
 		})
@@ -125,6 +117,6 @@ func TestUnknownRegion(t *testing.T) {
 	cfg.Regions = nil
 	c = dbtest.OpenConfig(t, cfg)
 	if _, err := c.Tenant(context.Background(), dbtest.Second); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("Tenant in a region that is not configured: got %v, want unavailable", err)
 	}
 }

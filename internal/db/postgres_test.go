@@ -23,9 +23,7 @@ import (
 func admin(t testing.TB, address string, statements ...string) {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close(context.Background())
 	for _, sql := range statements {
 		if _, err := c.Exec(context.Background(), sql); err != nil {
@@ -42,27 +40,21 @@ func emptyDatabase(t testing.TB) string {
 	login := name + "_app"
 	admin(t, server, "CREATE ROLE "+login+" LOGIN CREATEROLE NOINHERIT", "CREATE DATABASE "+name+" OWNER "+login)
 	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.Path, u.User = "/"+name, url.User(login)
 	address := u.String()
 	t.Cleanup(func() {
 		u.User = nil
 		var roles []string
 		c, err := pgx.Connect(context.Background(), server)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close(context.Background())
 		rows, err := c.Query(context.Background(), `SELECT quote_ident(r.rolname) FROM pg_auth_members m
 			JOIN pg_roles r ON r.oid = m.roleid JOIN pg_roles l ON l.oid = m.member WHERE l.rolname = $1`, login)
 		if err == nil {
 			roles, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		statements := []string{"DROP DATABASE " + name + " WITH (FORCE)"}
 		for _, r := range append(roles, login) {
 			statements = append(statements, "DROP ROLE "+r)
@@ -123,49 +115,34 @@ func TestSchemasAreClosed(t *testing.T) {
 				})
 			}
 			if err := reach(`SELECT value FROM t_default.settings`); err != nil {
-				t.Errorf("its own: %v", err)
+				t.Errorf("the tenant's own table: %v", err)
 			}
 			for _, sql := range []string{`SELECT value FROM t_t2.settings`, `SELECT id FROM gatehouse.tenants`, `SELECT digest FROM gatehouse.credentials`} {
 				var pg *pgconn.PgError
 				if err := reach(sql); !errors.As(err, &pg) || pg.Code != "42501" {
-					t.Errorf("%s: %v", sql, err)
+					t.Errorf("%s: got %v, want the error 42501", sql, err)
 				}
 			}
 		})
 	}
 }
 
-// TestSharedRole: without roles, schemas separate tenants.
+// TestSharedRole: without roles, schemas separate tenants. Ids that PostgreSQL would truncate stay
+// different, as they do with roles.
 func TestSharedRole(t *testing.T) {
-	ctx := context.Background()
-	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), SharedRole: true, MaxConns: 2})
-	for _, id := range []scope.TenantID{"default", "t2", "a-tenant-with-hyphens", scope.TenantID(strings.Repeat("l", 63)), scope.TenantID(strings.Repeat("l", 62) + "m")} {
-		if err := c.CreateTenant(ctx, id); err != nil {
-			t.Fatal(err)
-		}
-		put(t, tenant(t, c, id), "same", string(id))
-		if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != string(id) {
-			t.Errorf("%s: %v", id, got)
-		}
-	}
-	if err := c.DropTenant(ctx, "t2"); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestLongNamesWithRoles: ids that PostgreSQL would truncate stay different.
-func TestLongNamesWithRoles(t *testing.T) {
-	ctx := context.Background()
-	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), MaxConns: 2})
-	for _, last := range []string{"l", "m"} {
-		id := scope.TenantID(strings.Repeat("l", 62) + last)
-		if err := c.CreateTenant(ctx, id); err != nil {
-			t.Fatal(err)
-		}
-		put(t, tenant(t, c, id), "same", last)
-		if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != last {
-			t.Errorf("%s: %v", id, got)
-		}
+	for _, shared := range []bool{true, false} {
+		t.Run(fmt.Sprint(shared), func(t *testing.T) {
+			ctx := context.Background()
+			c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), SharedRole: shared, MaxConns: 2})
+			for _, id := range []scope.TenantID{"default", "t2", "a-tenant-with-hyphens", scope.TenantID(strings.Repeat("l", 63)), scope.TenantID(strings.Repeat("l", 62) + "m")} {
+				must(t, c.CreateTenant(ctx, id))
+				put(t, tenant(t, c, id), "same", string(id))
+				if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != string(id) {
+					t.Errorf("settings of %s = %v, want its own", id, got)
+				}
+			}
+			must(t, c.DropTenant(ctx, "t2"))
+		})
 	}
 }
 
@@ -181,11 +158,11 @@ func TestServerRestart(t *testing.T) {
 		wg.Go(func() { settings(t, d) })
 	}
 	wg.Wait()
-	heard := make(chan string, 10)
-	c.Watch(func(id scope.TenantID, name string) { heard <- string(id) + "/" + name })
+	notified := make(chan string, 10)
+	c.Watch(func(id scope.TenantID, name string) { notified <- string(id) + "/" + name })
 	admin(t, cfg.URL, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	if got := wait(t, heard); got != "/" {
-		t.Errorf("heard %q", got)
+	if got := wait(t, notified); got != "/" {
+		t.Errorf("notification after the loss = %q, want /", got)
 	}
 	for i := range 6 {
 		put(t, d, fmt.Sprint(i), "x")
@@ -197,12 +174,12 @@ func TestServerRestart(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(t, heard); got != "default/again" {
-		t.Errorf("heard %q", got)
+	if got := wait(t, notified); got != "default/again" {
+		t.Errorf("notification of another replica = %q, want default/again", got)
 	}
 }
 
-// TestDeadlock: two transactions that deadlock both succeed, one of them at its second attempt.
+// TestDeadlock: two transactions that deadlock both succeed, one of them at its second run.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -235,37 +212,37 @@ func TestDeadlock(t *testing.T) {
 	wg.Wait()
 	for _, s := range settings(t, d) {
 		if s.Value != "0xx" {
-			t.Errorf("%+v", s)
+			t.Errorf("setting = %+v, want 0xx", s)
 		}
 	}
 }
 
+// TestUnreachableServer: the error of a server that cannot be reached is unavailable, and it does not show
+// the password or the address.
 func TestUnreachableServer(t *testing.T) {
-	start := time.Now()
 	_, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@127.0.0.1:1/x"})
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.RetryAfter == 0 {
-		t.Errorf("got %v", err)
+		t.Fatalf("db.Open of a closed port = %v, want unavailable with a time to retry", err)
 	}
-	if strings.Contains(err.Error(), "topsecret") || strings.Contains(f.Message, "127.0.0.1") || time.Since(start) > 2*time.Second {
-		t.Errorf("after %v: %v", time.Since(start), err)
+	if strings.Contains(err.Error(), "topsecret") || strings.Contains(f.Message, "127.0.0.1") {
+		t.Errorf("db.Open of a closed port = %v, want neither password nor address", err)
 	}
 	if _, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@:%%"}); err == nil || strings.Contains(err.Error(), "topsecret") {
-		t.Errorf("got %v", err)
+		t.Errorf("db.Open of a broken address = %v, want an error without the password", err)
 	}
 }
 
-// TestPoolExhausted: a caller for whom no connection is free gets an error within a second.
+// TestPoolExhausted: a caller for whom no connection is free gets an error, and does not wait for ever.
 func TestPoolExhausted(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	cfg.MaxConns = 1
 	d := tenant(t, dbtest.OpenConfig(t, cfg), "default")
 	err := d.Read(ctx, func(*db.Tx) error {
-		start := time.Now()
 		err := d.Read(ctx, func(*db.Tx) error { return nil })
-		if !fault.Is(err, fault.Unavailable) || time.Since(start) > 2*time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("Read without a free connection: got %v, want unavailable", err)
 		}
 		return nil
 	})
@@ -284,9 +261,7 @@ func TestDropDuringTransaction(t *testing.T) {
 		return err
 	}
 	for id, tables := range map[scope.TenantID][2]string{"one": {"bouncers", "bridge_presence"}, "other": {"bridge_presence", "bouncers"}} {
-		if err := c.CreateTenant(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.CreateTenant(ctx, id))
 		dropped := make(chan error, 1)
 		var once sync.Once
 		// The transaction may be the one that loses; then its tables are gone.
@@ -299,10 +274,10 @@ func TestDropDuringTransaction(t *testing.T) {
 			return lock(tx, tables[1])
 		})
 		if err := <-dropped; err != nil {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("DropTenant of %s: %v", id, err)
 		}
 		if _, err := c.Tenant(ctx, id); !fault.Is(err, fault.NotFound) {
-			t.Errorf("%s after the drop: %v", id, err)
+			t.Errorf("Tenant %s after the drop: got %v, want not found", id, err)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// atOnce runs n reads of a tenant that all have a connection at the same time.
-func atOnce(t *testing.T, c *db.Cluster, id scope.TenantID, n int) {
+// readAtOnce runs n reads of a tenant that all have a connection at the same time.
+func readAtOnce(t *testing.T, c *db.Cluster, id scope.TenantID, n int) {
 	t.Helper()
 	var met, running sync.WaitGroup
 	met.Add(n)
@@ -31,7 +31,7 @@ func atOnce(t *testing.T, c *db.Cluster, id scope.TenantID, n int) {
 				return err
 			})
 			if err != nil {
-				t.Errorf("a read: %v", err)
+				t.Errorf("Read: %v", err)
 			}
 		})
 	}
@@ -47,17 +47,13 @@ func TestRecreatedTenant(t *testing.T) {
 			c := dbtest.OpenConfig(t, dbtest.Config(t, kind))
 			const id = "again" // a role of this name is in no other test's database
 			for n := range 3 {
-				if err := c.CreateTenant(ctx, id); err != nil {
-					t.Fatal(err)
-				}
-				atOnce(t, c, id, 4)
+				must(t, c.CreateTenant(ctx, id))
+				readAtOnce(t, c, id, 4)
 				store(t, tenant(t, c, id), fmt.Sprint(n), "new")
 				if got := stored(t, tenant(t, c, id)); len(got) != 1 {
-					t.Errorf("the new store has %v", got)
+					t.Errorf("settings of the new store = %v, want 1", got)
 				}
-				if err := c.DropTenant(ctx, id); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.DropTenant(ctx, id))
 			}
 		})
 	}
@@ -83,25 +79,23 @@ func TestDropWhileRead(t *testing.T) {
 			dropped.Wait()
 			got, err := db.One[string](ctx, tx, `SELECT value FROM settings`)
 			if err == nil && got != "old" {
-				err = fmt.Errorf("it reads %q", got)
+				err = fmt.Errorf("the value is %q, want old", got)
 			}
 			return err
 		})
 		if err != nil {
-			t.Errorf("the reader: %v", err)
+			t.Errorf("read of the dropped file: %v", err)
 		}
 	})
 	<-reads
-	if err := c.DropTenant(ctx, dbtest.Second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DropTenant(ctx, dbtest.Second))
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := c.CreateTenant(short, dbtest.Second); err == nil {
-		t.Error("the new store exists while the old one is read")
+		t.Error("CreateTenant succeeds while the old store is read, want an error")
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Dir, "tenants", string(dbtest.Second)+".db")); !os.IsNotExist(err) {
-		t.Errorf("the new file exists while the old one is read: %v", err)
+		t.Errorf("stat of the new file while the old one is read: got %v, want none", err)
 	}
 	dropped.Done()
 	read.Wait()
@@ -109,9 +103,9 @@ func TestDropWhileRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	store(t, tenant(t, c, dbtest.Second), "b", "new")
-	atOnce(t, c, dbtest.Second, 4)
+	readAtOnce(t, c, dbtest.Second, 4)
 	if got := stored(t, tenant(t, c, dbtest.Second)); len(got) != 1 || got["b"] != "new" {
-		t.Errorf("the new store has %v", got)
+		t.Errorf("settings of the new store = %v, want only b", got)
 	}
 }
 
@@ -130,14 +124,10 @@ func TestStaleStoreAfterMove(t *testing.T) {
 			if err == nil {
 				err = to.Provision(ctx)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			store(t, to, "a", "new")
 			from, err := c.At(dbtest.Second, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = c.System().Write(ctx, func(tx *db.Tx) error { // without a notification
 				_, err := tx.Exec(ctx, `UPDATE tenants SET store = $2 WHERE id = $1`, dbtest.Second, name)
 				return err
@@ -145,16 +135,14 @@ func TestStaleStoreAfterMove(t *testing.T) {
 			if err == nil {
 				err = from.Discard(ctx, func(*db.Tx) error { return nil })
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := stored(t, was); got["a"] != "new" {
-				t.Errorf("it reads %v", got)
+				t.Errorf("settings read with the stale handle = %v, want a = new", got)
 			}
 			store(t, was, "b", "new")
 			stores, err := c.StoresOf(ctx, dbtest.Second)
 			if err != nil || len(stores) != 1 || stores[0] != name {
-				t.Errorf("the tenant has the stores %q: %v", stores, err)
+				t.Errorf("StoresOf = %q, %v, want %s", stores, err, name)
 			}
 		})
 	}

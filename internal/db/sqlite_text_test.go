@@ -2,6 +2,7 @@ package db
 
 import "testing"
 
+// TestPositional: placeholders become ? only if they come in order, once each, outside of texts.
 func TestPositional(t *testing.T) {
 	for in, want := range map[string]string{
 		`SELECT 1`:                "SELECT 1",
@@ -14,7 +15,7 @@ func TestPositional(t *testing.T) {
 		`$1 $2 $3 $4 $5 $6 $7 $8 $9 $10`:           "? ? ? ? ? ? ? ? ? ?",
 	} {
 		if got := positional(in); got != want {
-			t.Errorf("%s became %s", in, got)
+			t.Errorf("positional(%s) = %s, want %s", in, got, want)
 		}
 	}
 }

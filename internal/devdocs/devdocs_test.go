@@ -62,7 +62,7 @@ func page(t *testing.T, path string) string {
 	t.Helper()
 	w := get(t, path)
 	if w.Code != http.StatusOK {
-		t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		t.Fatalf("GET %s = %d, want 200: %s", path, w.Code, w.Body)
 	}
 	return w.Body.String()
 }
@@ -92,7 +92,7 @@ func operations(t *testing.T, lang string) []operation {
 		}
 	}
 	if len(out) < 100 {
-		t.Fatalf("only %d operations", len(out))
+		t.Fatalf("the document has %d operations, want at least 100", len(out))
 	}
 	slices.SortFunc(out, func(a, b operation) int { return strings.Compare(a.ID, b.ID) })
 	return out
@@ -112,14 +112,14 @@ func TestEveryOperation(t *testing.T) {
 	for _, lang := range languages() {
 		index := unquoted(page(t, "/devdocs?lang="+lang))
 		if again := page(t, "/devdocs/reference?lang="+lang); !strings.Contains(again, `<html lang="`+lang+`">`) {
-			t.Errorf("%s: the reference has another language", lang)
+			t.Errorf("GET /devdocs/reference in %s is in another language", lang)
 		}
 		details := map[string]string{}
 		for _, op := range operations(t, lang) {
 			at := fmt.Sprintf("/devdocs/reference/%s?lang=%s", op.Area, lang)
 			row := fmt.Sprintf(`<code>%s</code></td><td><a href="%s#%s">%s</a>`, op.Path, at, op.ID, op.Summary)
 			if !strings.Contains(index, row) {
-				t.Errorf("%s: the overview lacks %s: %s", lang, op.ID, row)
+				t.Errorf("the overview in %s lacks %s: %s", lang, op.ID, row)
 			}
 			if details[at] == "" {
 				details[at] = page(t, at)
@@ -155,7 +155,7 @@ func TestLinks(t *testing.T) {
 		queue = queue[1:]
 		w := get(t, at)
 		if w.Code != http.StatusOK {
-			t.Errorf("%s: %d", at, w.Code)
+			t.Errorf("GET %s = %d, want 200", at, w.Code)
 			continue
 		}
 		if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
@@ -190,7 +190,7 @@ func TestLinks(t *testing.T) {
 	for to, from := range fragments {
 		target, fragment, _ := strings.Cut(to, "#")
 		if ids[target] != nil && !ids[target][fragment] {
-			t.Errorf("%s leads to %s, which has no such place", from, to)
+			t.Errorf("a link of %s leads to %s, which has no such id", from, to)
 		}
 	}
 	for _, lang := range api.Languages {
@@ -223,7 +223,7 @@ func TestLanguage(t *testing.T) {
 				t.Errorf("%s%s, %q: %d in %q, want %q", path, tc.query, tc.accept, w.Code, got, tc.want)
 			}
 			if strings.Contains(w.Body.String(), "alert(1)") {
-				t.Errorf("%s%s comes back", path, tc.query)
+				t.Errorf("GET %s%s echoes the query", path, tc.query)
 			}
 		}
 	}
@@ -242,10 +242,10 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, status)
 		}
 		if h.Get("Content-Security-Policy") != policy || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "same-origin" {
-			t.Errorf("%s: %v", path, h)
+			t.Errorf("GET %s: header = %v, want the policy, nosniff and same-origin", path, h)
 		}
 		if strings.Contains(w.Body.String(), "<script>") || regexp.MustCompile(`(?i)\s(style|on[a-z]+)="`).MatchString(w.Body.String()) {
-			t.Errorf("%s has something inline, which the policy blocks", path)
+			t.Errorf("GET %s has an inline script or style, which the policy blocks", path)
 		}
 		if status != 200 {
 			continue
@@ -254,17 +254,17 @@ func TestHeaders(t *testing.T) {
 			first := get(t, path, "Accept-Encoding", encoding)
 			packed := first.Header().Get("Content-Encoding") == "gzip"
 			if want := strings.Contains(encoding, "gzip") && !strings.Contains(encoding, "q=0") || strings.Contains(encoding, "0.5"); packed != want {
-				t.Errorf("%s with %q: packed is %v", path, encoding, packed)
+				t.Errorf("GET %s with the encoding %q: compressed = %v, want %v", path, encoding, packed, want)
 			}
 			if !strings.Contains(first.Header().Get("Vary"), "Accept-Encoding") || !strings.Contains(first.Header().Get("Vary"), "Accept-Language") {
-				t.Errorf("%s: Vary %q", path, first.Header().Get("Vary"))
+				t.Errorf("GET %s: Vary = %q, want Accept-Encoding and Accept-Language", path, first.Header().Get("Vary"))
 			}
 			if got := plain(t, first); got != w.Body.String() {
-				t.Errorf("%s with %q is another page", path, encoding)
+				t.Errorf("GET %s with the encoding %q differs from the plain page", path, encoding)
 			}
 			again := get(t, path, "Accept-Encoding", encoding, "If-None-Match", first.Header().Get("ETag"))
 			if again.Code != http.StatusNotModified || again.Body.Len() > 0 {
-				t.Errorf("%s with %q again: %d", path, encoding, again.Code)
+				t.Errorf("GET %s with the encoding %q and its ETag = %d, want 304", path, encoding, again.Code)
 			}
 		}
 	}
@@ -302,7 +302,7 @@ func TestSize(t *testing.T) {
 			}
 		}
 		if all > most {
-			t.Errorf("%s is %d bytes with what it loads, over %d", path, all, most)
+			t.Errorf("GET %s is %d bytes with what it loads, want at most %d", path, all, most)
 		}
 		t.Logf("%s: %d bytes", path, all)
 	}
@@ -314,7 +314,7 @@ func TestHead(t *testing.T) {
 	w := httptest.NewRecorder()
 	served(t).ServeHTTP(w, req)
 	if w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("Content-Length") == "" || w.Header().Get("ETag") != get(t, "/devdocs?lang=en").Header().Get("ETag") {
-		t.Errorf("%d, %d bytes, %v", w.Code, w.Body.Len(), w.Header())
+		t.Errorf("HEAD = %d with %d bytes and %v, want 200 with the header of GET", w.Code, w.Body.Len(), w.Header())
 	}
 }
 
@@ -329,12 +329,12 @@ func TestAssets(t *testing.T) {
 		found++
 		w := get(t, m[1])
 		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
-			t.Errorf("%s: %d %v", m[1], w.Code, w.Header())
+			t.Errorf("GET %s = %d %v, want 200, immutable", m[1], w.Code, w.Header())
 		}
 		if strings.HasSuffix(m[1], ".svg") {
 			mark, err := os.ReadFile("../../web/public/favicon.svg")
 			if err != nil || w.Body.String() != string(mark) {
-				t.Errorf("the icon is not the console's: %v", err)
+				t.Errorf("the icon differs from the console's: %v", err)
 			}
 		}
 	}
@@ -363,7 +363,7 @@ func TestContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	if policy := doc.Info.Contract.DeprecationPolicy; !strings.Contains(html.UnescapeString(page(t, "/devdocs?lang=en")), policy) {
-		t.Errorf("the overview does not have the policy as the document words it: %s", policy)
+		t.Errorf("the overview lacks the deprecation policy of the document: %s", policy)
 	}
 }
 

@@ -34,7 +34,7 @@ func golden(t *testing.T) []*operation {
 		}
 	}
 	if len(out) < 100 {
-		t.Fatalf("only %d operations", len(out))
+		t.Fatalf("the document has %d operations, want at least 100", len(out))
 	}
 	return out
 }
@@ -124,7 +124,7 @@ func TestShellSamples(t *testing.T) {
 	}
 	calls := strings.Split(string(out), "\x1e")
 	if len(calls) != len(ops)+1 {
-		t.Fatalf("%d calls of %d operations", len(calls)-1, len(ops))
+		t.Fatalf("%d calls, want one for each of %d operations", len(calls)-1, len(ops))
 	}
 	for i, op := range ops {
 		args := strings.Split(strings.TrimSuffix(calls[i], "\x00"), "\x00")
@@ -143,7 +143,7 @@ func TestShellSamples(t *testing.T) {
 			t.Errorf("%s: curl does not get %v\n%s", op.ID, want, op.sample("curl"))
 		}
 		if c.body != "" && !json.Valid([]byte(c.body)) {
-			t.Errorf("%s: %s", op.ID, c.body)
+			t.Errorf("body of %s = %s, want JSON", op.ID, c.body)
 		}
 	}
 }

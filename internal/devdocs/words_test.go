@@ -33,32 +33,32 @@ func TestWords(t *testing.T) {
 		for _, key := range slices.Sorted(maps.Keys(english)) {
 			text := words[key]
 			if strings.TrimSpace(text) == "" {
-				t.Errorf("%s has no words for %q", lang, key)
+				t.Errorf("messages in %s have no text for %q", lang, key)
 			}
 			if got, want := sortedMatches(text), sortedMatches(english[key]); !slices.Equal(got, want) {
 				t.Errorf("%s, %q: values %v, want %v", lang, key, got, want)
 			}
 			if strings.Count(text, "`") != strings.Count(english[key], "`") {
-				t.Errorf("%s, %q: other code than in English", lang, key)
+				t.Errorf("message %q in %s has other code than in English", key, lang)
 			}
 		}
 		for key := range words {
 			if _, ok := english[key]; !ok {
-				t.Errorf("%s has words for %q, which English has not", lang, key)
+				t.Errorf("messages in %s have %q, which English does not have", lang, key)
 			}
 		}
 	}
 	for _, op := range golden(t) {
 		if english["area."+op.AreaID] == "" {
-			t.Errorf("the tag %q (%s) has no words: add area.%s to messages/{en,es,fr}.json", op.Area, op.ID, op.AreaID)
+			t.Errorf("the tag %q (%s) has no message: add area.%s to messages/{en,es,fr}.json", op.Area, op.ID, op.AreaID)
 		}
 		if op.Reach != "" && english["reach."+op.Reach] == "" {
-			t.Errorf("the reach %q (%s) has no words", op.Reach, op.ID)
+			t.Errorf("the reach %q (%s) has no message", op.Reach, op.ID)
 		}
 	}
 	for _, kind := range contract.Kinds {
 		if english["change."+string(kind)] == "" {
-			t.Errorf("the change %s has no words", kind)
+			t.Errorf("the change %s has no message", kind)
 		}
 	}
 }
@@ -87,12 +87,12 @@ func TestUsedWords(t *testing.T) {
 	delete(asked, "")
 	for name := range asked {
 		if words["js."+name] == "" {
-			t.Errorf("the script says %q, which has no words", name)
+			t.Errorf("the script uses the message %q, which does not exist", name)
 		}
 	}
 	for key := range words {
 		if name, ok := strings.CutPrefix(key, "js."); ok && !asked[name] {
-			t.Errorf("the script never says %q", name)
+			t.Errorf("the script does not use the message %q", name)
 		}
 	}
 }
@@ -140,13 +140,13 @@ func compare(t *testing.T, what string, most int, want map[string]bool, got map[
 		}
 	}
 	if slices.Sort(missing); len(missing) > most {
-		t.Errorf("%s: no words in internal/devdocs/errors for %q", what, missing)
+		t.Errorf("%s: internal/devdocs/errors has no text for %q", what, missing)
 	} else if len(missing) > 0 {
 		t.Logf("%s: no words yet in internal/devdocs/errors for %q", what, missing)
 	}
 	for key := range got {
 		if !want[key] {
-			t.Errorf("%s: words for %q, which is not there", what, key)
+			t.Errorf("%s: internal/devdocs/errors has a text for the unknown %q", what, key)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func errorsPage(t *testing.T) *faults {
 		rows += len(s.Rows)
 	}
 	if len(all.sections) < 7 || rows < 100 || len(all.shapes) < 6 {
-		t.Fatalf("%d sections, %d rows, %d forms: the page is not read as it is written", len(all.sections), rows, len(all.shapes))
+		t.Fatalf("docs/errors.md = %d sections, %d rows, %d forms, want at least 7, 100 and 6: has its form changed?", len(all.sections), rows, len(all.shapes))
 	}
 	return all
 }
@@ -223,7 +223,7 @@ func TestGuides(t *testing.T) {
 				t.Errorf("%s, %s:\n%s\nin English:\n%s", lang, g.name, got, want)
 			}
 			if g.title == "" || g.lead == "" || g.lead == english[i].lead {
-				t.Errorf("%s, %s: title %q, lead %q", lang, g.name, g.title, g.lead)
+				t.Errorf("%s, %s: title = %q, lead = %q, want both translated", lang, g.name, g.title, g.lead)
 			}
 		}
 	}

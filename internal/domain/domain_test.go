@@ -35,18 +35,15 @@ var (
 	first = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "1"}}
 )
 
+// service returns a service with a DNS server and the time that now points to.
 func service(t testing.TB, c *db.Cluster, now *time.Time) (*Service, *dnstest.Server) {
 	t.Helper()
 	dns := dnstest.Start(t)
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clock := func() time.Time { return *now }
 	tenants := &tenant.Service{Stores: c, Now: clock, BaseDomain: "gate.example"}
-	if err := tenants.EnsureDefault(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tenants.EnsureDefault(context.Background()))
 	return &Service{Stores: c, Tenants: tenants, DNS: Resolver{Server: dns.Addr}, Box: box, Random: rand.Reader, Now: clock, BaseDomain: "gate.example"}, dns
 }
 
@@ -56,150 +53,140 @@ func point(dns *dnstest.Server, d Domain) {
 	dns.TXT(d.Instructions.Records[1].Name, "something else", d.Instructions.Records[1].Value)
 }
 
+// TestLifeOfADomain: a domain routes to its tenant from the proof of ownership to its removal, and another
+// tenant cannot get it meanwhile.
 func TestLifeOfADomain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
 		s, dns := service(t, c, &now)
 		routes, err := LoadRoutes(ctx, c, func() time.Time { return now }, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		routed := func() scope.TenantID {
 			t.Helper()
-			if err := routes.load(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, routes.load(ctx))
 			rt, _ := routes.Find("shop.acme.test")
 			return rt.Tenant
 		}
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "Shop.ACME.test."})
 		if err != nil || d.Domain != "shop.acme.test" || d.Status != Pending || d.SSLStatus != Pending || d.VerifiedAt != nil || d.IsDefault {
-			t.Fatalf("added %+v, %v", d, err)
+			t.Fatalf("Add = %+v, %v", d, err)
 		}
 		if want := "shop.acme.test CNAME t2.gate.example"; d.Instructions.CNAMERecord != want {
-			t.Errorf("the record is %q, want %q", d.Instructions.CNAMERecord, want)
+			t.Errorf("CNAME record = %q, want %q", d.Instructions.CNAMERecord, want)
 		}
 		if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test"}); !fault.Is(err, fault.Conflict) {
-			t.Errorf("added twice: %v", err)
+			t.Errorf("Add twice: got %v, want a conflict", err)
 		}
 		// Another tenant may claim the same name, with a token of its own.
 		rival, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "shop.acme.test"})
 		if err != nil || rival.Instructions.TXTRecord == d.Instructions.TXTRecord {
-			t.Fatalf("claimed by another: %+v, %v", rival, err)
+			t.Fatalf("Add by another tenant = %+v, %v, want another token", rival, err)
 		}
 
 		refusal := func(step string, details int) {
 			t.Helper()
 			_, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test")
 			if f := fault.Offences(err); !fault.Is(err, fault.Invalid) || len(f) != details {
-				t.Errorf("%s: %v with %v", step, err, f)
+				t.Errorf("Verify when %s: got %v with %v, want %d offences", step, err, f, details)
 			}
 			if id := routed(); id != "" {
-				t.Errorf("%s: it routes to %q", step, id)
+				t.Errorf("when %s, the domain routes to %q, want nowhere", step, id)
 			}
 		}
-		refusal("nothing is there", 2)
+		refusal("no record exists", 2)
 		dns.CNAME("shop.acme.test", "t2.gate.example")
 		refusal("the proof is missing", 1)
 		dns.TXT("_gatehouse-challenge.shop.acme.test", rival.Instructions.Records[1].Value)
 		refusal("the proof is another tenant's", 1)
 		point(dns, d)
 		dns.CNAME("shop.acme.test", "default.gate.example")
-		refusal("it leads to another tenant", 1)
+		refusal("it points to another tenant", 1)
 		dns.Break(true)
 		if _, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("a resolver that fails: %v", err)
+			t.Errorf("Verify while the resolver fails: got %v, want unavailable", err)
 		}
 		dns.Break(false)
 		point(dns, d)
 		for range 2 {
 			v, err := s.Verify(ctx, own, dbtest.Second, "SHOP.acme.test")
 			if err != nil || v.Status != Verified || v.SSLStatus != Active || v.VerifiedAt == nil || !v.VerifiedAt.Equal(noon) {
-				t.Fatalf("verified %+v, %v", v, err)
+				t.Fatalf("Verify = %+v, %v", v, err)
 			}
 		}
 		if id := routed(); id != dbtest.Second {
-			t.Errorf("it routes to %q", id)
+			t.Errorf("the verified domain routes to %q, want t2", id)
 		}
 		list, err := s.List(ctx, own, dbtest.Second)
 		if err != nil || len(list) != 2 || !list[0].IsDefault || list[0].Domain != "t2.gate.example" || list[1].Status != Active {
-			t.Errorf("listed %+v, %v", list, err)
+			t.Errorf("List = %+v, %v, want the default domain and the verified one", list, err)
 		}
 
 		// The domain is now this tenant's, even if the other tenant's records exist.
 		point(dns, rival)
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, "shop.acme.test"); !fault.Is(err, fault.Conflict) {
-			t.Errorf("verified by another: %v", err)
+			t.Errorf("Verify by another tenant: got %v, want a conflict", err)
 		}
 		if r, err := s.Get(ctx, first, scope.DefaultTenant, "shop.acme.test"); err != nil || r.Status != Pending {
-			t.Errorf("the other one's is %+v, %v", r, err)
+			t.Errorf("the other tenant's claim = %+v, %v, want it pending", r, err)
 		}
 		if _, err := s.Remove(ctx, first, scope.DefaultTenant, "shop.acme.test"); err != nil || routed() != dbtest.Second {
-			t.Errorf("the other one removes its claim: %v, and it routes to %q", err, routed())
+			t.Errorf("Remove of the other tenant's claim: %v, and the domain routes to %q", err, routed())
 		}
 		if _, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "shop.acme.test"}); !fault.Is(err, fault.Conflict) {
-			t.Errorf("claimed again by another: %v", err)
+			t.Errorf("Add by another tenant after the verification: got %v, want a conflict", err)
 		}
 		if _, err := s.Get(ctx, first, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("read by another: %v", err)
+			t.Errorf("Get by another tenant: got %v, want forbidden", err)
 		}
 		if _, err := s.Remove(ctx, own, dbtest.Second, "t2.gate.example"); !fault.Is(err, fault.Conflict) {
-			t.Errorf("the default domain is removed: %v", err)
+			t.Errorf("Remove of the default domain: got %v, want a conflict", err)
 		}
 		if _, err := s.Remove(ctx, own, dbtest.Second, "shop.acme.test"); err != nil || routed() != "" {
-			t.Errorf("removed: %v, and it routes to %q", err, routed())
+			t.Errorf("Remove: %v, and the domain routes to %q", err, routed())
 		}
 		if _, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("verified after its removal: %v", err)
+			t.Errorf("Verify after the removal: got %v, want not found", err)
 		}
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, "never.acme.test"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("verified without being added: %v", err)
+			t.Errorf("Verify without an Add: got %v, want not found", err)
 		}
 	})
 }
 
-// A domain that leads to the same name as the tenant's subdomain counts as routed: some resolvers
-// and DNS services return only the last name.
+// TestADomainMayLeadFurther: a domain that points to the same name as the tenant's subdomain counts as
+// routed: some resolvers and DNS services return only the last name.
 func TestADomainMayLeadFurther(t *testing.T) {
 	now := noon
 	s, dns := service(t, dbtest.Open(t, dbtest.SQLite), &now)
 	ctx := context.Background()
 	d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	point(dns, d)
 	dns.CNAME("shop.acme.test", "lb.cloud.test")
 	if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); !fault.Is(err, fault.Invalid) {
-		t.Errorf("it leads elsewhere: %v", err)
+		t.Errorf("Verify of a domain that points elsewhere: got %v, want invalid", err)
 	}
 	dns.CNAME("t2.gate.example", "lb.cloud.test")
 	if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); err != nil {
-		t.Errorf("both lead to one place: %v", err)
+		t.Errorf("Verify of a domain that points to the same name as the subdomain: %v", err)
 	}
 }
 
-// Check opens an alert once, resolves it when it is over, and changes none while the resolver is
-// down.
+// TestDomainsAreWatched: Check opens an alert once, resolves it when it is over, and changes none while the
+// resolver is down.
 func TestDomainsAreWatched(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), noon
 		s, dns := service(t, c, &now)
 		cert, key := pair(t, "shop.acme.test", noon.Add(40*24*time.Hour))
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		point(dns, d)
-		if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Verify(ctx, own, dbtest.Second, d.Domain)))
 		alerts := func(step, want string) {
 			t.Helper()
 			for range 2 {
-				if err := s.Check(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Check(ctx))
 			}
 			list, err := s.Tenants.Alerts(ctx, own, dbtest.Second)
 			got := ""
@@ -209,93 +196,80 @@ func TestDomainsAreWatched(t *testing.T) {
 				}
 			}
 			if err != nil || got != want {
-				t.Errorf("%s: alerts%s, want%s, %v", step, got, want, err)
+				t.Errorf("alerts when %s =%s, %v, want%s", step, got, err, want)
 			}
 		}
-		alerts("all is well", "")
+		alerts("nothing is wrong", "")
 		dns.Break(true)
 		alerts("the resolver is down", "")
 		dns.Break(false)
 		dns.CNAME("shop.acme.test", "")
-		alerts("it leads nowhere", " domain_unresolved")
+		alerts("it has no address", " domain_unresolved")
 		if r, _ := s.Get(ctx, own, dbtest.Second, d.Domain); r.Status != Verified {
-			t.Errorf("a domain that leads nowhere is %s: it must lose nothing by itself", r.Status)
+			t.Errorf("status of a domain without an address = %s, want verified", r.Status)
 		}
 		point(dns, d)
-		alerts("it leads here again", " domain_unresolved(over)")
+		alerts("it has its address again", " domain_unresolved(over)")
 		now = noon.Add(30 * 24 * time.Hour)
 		alerts("its certificate is about to end", " domain_certificate domain_unresolved(over)")
 		now = noon.Add(41 * 24 * time.Hour)
 		if r, _ := s.Get(ctx, own, dbtest.Second, d.Domain); r.SSLStatus != Expired {
-			t.Errorf("after the end of its certificate: %+v", r)
+			t.Errorf("domain after the end of its certificate = %+v, want expired", r)
 		}
 		now = noon
 		cert, key = pair(t, "*.acme.test", noon.Add(400*24*time.Hour))
-		if _, err := s.Update(ctx, own, dbtest.Second, d.Domain, Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)}); err != nil {
-			t.Fatal(err)
-		}
-		alerts("it has a new one", " domain_certificate(over) domain_unresolved(over)")
+		must(t, errOf(s.Update(ctx, own, dbtest.Second, d.Domain, Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)})))
+		alerts("it has a new certificate", " domain_certificate(over) domain_unresolved(over)")
 
 		// A process that was killed between the two commits left no route.
-		if err := c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }); err != nil {
-			t.Fatal(err)
-		}
-		alerts("its route is lost", " domain_certificate(over) domain_unresolved(over)")
+		must(t, c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }))
+		alerts("its route is missing", " domain_certificate(over) domain_unresolved(over)")
 		err = c.System().Read(ctx, func(tx *db.Tx) error {
 			owner, err := ownerOf(ctx, tx, d.Domain)
 			if owner != dbtest.Second {
-				t.Errorf("it belongs to %q", owner)
+				t.Errorf("owner of the repaired route = %q, want t2", owner)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// A route without the certificate is repaired: an old one, or one after half a change.
 		before, err := s.Get(ctx, own, dbtest.Second, d.Domain)
 		if err != nil || before.Certificate.Source != SourceUploaded {
-			t.Fatalf("%+v, %v", before, err)
+			t.Fatalf("Get = %+v, %v, want an uploaded certificate", before, err)
 		}
 		err = c.System().Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE domain_routes SET pair = '', acme = FALSE, hsts = 7`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		alerts("its route knows no certificate", " domain_certificate(over) domain_unresolved(over)")
+		must(t, err)
+		alerts("its route has no certificate", " domain_certificate(over) domain_unresolved(over)")
 		err = c.System().Read(ctx, func(tx *db.Tx) error {
 			rt, err := selectRoute(ctx, tx, d.Domain)
 			if rt.Pair != fingerprint(cert) || !rt.ACME || rt.HSTS != 0 {
-				t.Errorf("the route is %+v", rt)
+				t.Errorf("repaired route = %+v", rt)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Forget(ctx, dbtest.Second); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.Forget(ctx, dbtest.Second))
 	})
 }
 
-// The names that a new tenant has are claims like others.
+// TestATenantsNamesAreClaims: the names that a new tenant has are claims like others.
 func TestATenantsNamesAreClaims(t *testing.T) {
 	now := noon
 	s, _ := service(t, dbtest.Open(t, dbtest.SQLite), &now)
 	s.Tenants.OnCreate = append(s.Tenants.OnCreate, s.Claim)
 	root := scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}}
 	made, err := s.Tenants.Create(context.Background(), root, tenant.Draft{Name: "Acme", Domain: "acme.test", CustomDomain: "Access.Acme.test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, err := s.List(context.Background(), root, made.ID)
 	if err != nil || len(list) != 3 || !list[0].IsDefault || list[1].Domain != "access.acme.test" || list[2].Domain != "acme.test" || list[2].Status != Pending {
-		t.Errorf("the domains are %+v, %v", list, err)
+		t.Errorf("List = %+v, %v, want the default domain and two claims", list, err)
 	}
 }
 
+// TestNames: a name is normalised, and one that cannot be a tenant's own domain is refused.
 func TestNames(t *testing.T) {
 	now := noon
 	s, _ := service(t, dbtest.Open(t, dbtest.SQLite), &now)
@@ -304,7 +278,7 @@ func TestNames(t *testing.T) {
 		"a--b.example": "a--b.example", strings.Repeat("a", 63) + ".example": strings.Repeat("a", 63) + ".example",
 	} {
 		if got, err := Normalize("/domain", name); got != want || err != nil {
-			t.Errorf("%q is %q, %v; want %q", name, got, err, want)
+			t.Errorf("Normalize(%q) = %q, %v, want %q", name, got, err, want)
 		}
 	}
 	for _, name := range []string{
@@ -313,11 +287,13 @@ func TestNames(t *testing.T) {
 		"gate.example", "x.gate.example", "t2.GATE.example.",
 	} {
 		if _, err := s.Add(context.Background(), own, dbtest.Second, Draft{Domain: name}); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%q was taken: %v", name, err)
+			t.Errorf("Add of %q: got %v, want invalid", name, err)
 		}
 	}
 }
 
+// TestPairsAreChecked: a certificate and its key are refused unless they fit each other and the domain, are
+// strong enough, and are cheap to check.
 func TestPairsAreChecked(t *testing.T) {
 	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
 	wild, wildKey := pair(t, "*.acme.test", noon.Add(time.Hour))
@@ -354,22 +330,22 @@ func TestPairsAreChecked(t *testing.T) {
 		got, err := checkPair("shop.acme.test", c.cert, c.key, noon)
 		if c.at == "" {
 			if err != nil || (got.notAfter == nil) != (c.cert == "") || got.certificate != c.cert || got.key != c.key {
-				t.Errorf("%s: %v, %v", c.what, got.notAfter, err)
+				t.Errorf("checkPair of %s: got %v, %v, want the pair as it is", c.what, got.notAfter, err)
 			}
 			continue
 		}
 		found := fault.Offences(err)
 		if len(found) == 0 || found[0].Pointer != c.at || strings.Contains(fmt.Sprint(err, found), "PRIVATE KEY-") {
-			t.Errorf("%s: %v, %v; want an offence at %s", c.what, err, found, c.at)
+			t.Errorf("checkPair of %s: got %v, %v, want an offence at %s", c.what, err, found, c.at)
 		}
 		if strings.HasPrefix(c.what, "a huge") && (len(found) != 1 || !strings.Contains(found[0].Message, "bits")) {
-			t.Errorf("%s was computed with: %v", c.what, found)
+			t.Errorf("checkPair of %s computes with it: %v", c.what, found)
 		}
 	}
 }
 
-// Text around the PEM blocks is not stored, such as a damaged key that was pasted among the
-// certificates.
+// TestOnlyThePairIsKept: text around the PEM blocks is not stored, such as a damaged key that was pasted
+// among the certificates.
 func TestOnlyThePairIsKept(t *testing.T) {
 	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
 	broken := strings.Replace(key, "-----END PRIVATE KEY-----", "-----END", 1)
@@ -381,52 +357,44 @@ func TestOnlyThePairIsKept(t *testing.T) {
 	} {
 		got, err := checkPair("shop.acme.test", text[0], text[1], noon)
 		if err != nil || got.certificate != cert || got.key != key {
-			t.Errorf("%s: kept %q, %v", what, got.certificate, err)
+			t.Errorf("checkPair with %s = %q, %v, want only the pair", what, got.certificate, err)
 		}
 	}
 }
 
-// The key is stored sealed and never in clear, and opens only for its own domain.
+// TestKeysAreSealed: the key is stored sealed and never in clear, and opens only for its own domain.
 func TestKeysAreSealed(t *testing.T) {
 	now, ctx := noon, context.Background()
 	c := dbtest.Open(t, dbtest.SQLite)
 	s, _ := service(t, c, &now)
 	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
-	if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})))
 	err := c.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 		r, err := selectDomain(ctx, tx, "shop.acme.test")
 		if err != nil {
 			return err
 		}
 		if plain, err := s.Box.Open(r.Key, keyPlace(dbtest.Second, r.Domain)); err != nil || string(plain) != key {
-			t.Errorf("the key opens as %d bytes, %v", len(plain), err)
+			t.Errorf("the stored key opens as %d bytes, %v, want the key", len(plain), err)
 		}
 		if _, err := s.Box.Open(r.Key, keyPlace("other", r.Domain)); err == nil {
-			t.Error("the key opens for another tenant")
+			t.Error("the stored key opens for another tenant")
 		}
 		if strings.Contains(string(r.Key), "PRIVATE") {
-			t.Error("the key is in clear")
+			t.Error("the key is stored in clear")
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // pair returns a self-signed certificate with its key.
 func pair(t testing.TB, name string, end time.Time) (certificate, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return selfSigned(t, name, end, &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
@@ -435,9 +403,7 @@ func weakPair(t testing.TB, name string) (certificate, key string) {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	k, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return selfSigned(t, name, noon.Add(time.Hour), &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
 }
 
@@ -451,6 +417,7 @@ func huge() *rsa.PrivateKey {
 	}
 }
 
+// hugeKey returns a huge key as PEM.
 func hugeKey(t testing.TB, marshal func(*rsa.PrivateKey) []byte, kind string) string {
 	t.Helper()
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: marshal(huge())}))
@@ -467,6 +434,7 @@ func pkcs1(k *rsa.PrivateKey) []byte {
 	return raw
 }
 
+// pkcs8 encodes a key in PKCS #8, without a check.
 func pkcs8(k *rsa.PrivateKey) []byte {
 	raw, _ := asn1.Marshal(struct {
 		Version   int
@@ -480,21 +448,18 @@ func pkcs8(k *rsa.PrivateKey) []byte {
 func hugeCertificate(t testing.TB, name string) string {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return selfSigned(t, name, noon.Add(time.Hour), &huge().PublicKey, k)
 }
 
+// selfSigned returns a certificate that its own key or another one has signed.
 func selfSigned(t testing.TB, name string, end time.Time, public, private any) string {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: noon.Add(-240 * time.Hour), NotAfter: end,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
 }
 
@@ -506,51 +471,50 @@ func TestTakeOver(t *testing.T) {
 		s, dns := service(t, c, &now)
 		s.ACME = true
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example", HSTSMaxAge: 60})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		point(dns, d)
-		if _, err := s.Verify(ctx, own, dbtest.Second, "BÜCHER.example."); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Verify(ctx, own, dbtest.Second, "BÜCHER.example.")))
 		mine := Order{Domain: d.Domain, Tenant: dbtest.Second}
 		cert, key := pair(t, d.Domain, noon.Add(time.Hour))
-		if err := s.SaveIssued(ctx, mine, cert, key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SaveIssued(ctx, mine, cert, key))
 		for _, spelling := range []string{"bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example.", "Bücher.Example"} {
 			if _, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: spelling}); !fault.Is(err, fault.Conflict) {
-				t.Errorf("%q was claimed while it is another's: %v", spelling, err)
+				t.Errorf("Add of %q while it is another tenant's: got %v, want a conflict", spelling, err)
 			}
 		}
-		if _, err := s.Remove(ctx, own, dbtest.Second, "Bücher.example"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Remove(ctx, own, dbtest.Second, "Bücher.example")))
 		theirs, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "XN--BCHER-KVA.example."})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dns.CNAME(theirs.Domain, theirs.Instructions.Records[0].Value) // the TXT record still has the first tenant's token
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); !fault.Is(err, fault.Invalid) {
-			t.Errorf("verified by the first one's proof: %v", err)
+			t.Errorf("Verify with the first tenant's proof: got %v, want invalid", err)
 		}
 		point(dns, theirs)
 		if v, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); err != nil || v.Certificate.Status != Pending || v.HSTSMaxAge != 0 {
-			t.Errorf("verified: %+v, %v", v, err)
+			t.Errorf("Verify = %+v, %v, want no certificate and no HSTS", v, err)
 		}
 		if err := s.SaveIssued(ctx, mine, cert, key); !fault.Is(err, fault.NotFound) {
-			t.Errorf("an order of the first one's ends: %v", err)
+			t.Errorf("SaveIssued of the first tenant's order: got %v, want not found", err)
 		}
 		routes, err := LoadRoutes(ctx, c, s.Now, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if rt, _ := routes.Find("xn--bcher-kva.example"); rt.Tenant != scope.DefaultTenant || rt.Fingerprint() != "" || rt.HSTS != 0 {
-			t.Errorf("the route is %+v", rt)
+			t.Errorf("route = %+v, want one of the default tenant without a certificate", rt)
 		}
 		// The first tenant claims the domain again, and gets nothing back.
 		if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example"}); !fault.Is(err, fault.Conflict) {
-			t.Errorf("claimed by the first one: %v", err)
+			t.Errorf("Add by the first tenant: got %v, want a conflict", err)
 		}
 	})
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

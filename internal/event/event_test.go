@@ -105,7 +105,7 @@ func TestEachSinkReceivesEachEventOnce(t *testing.T) {
 			Event{Type: UserCreated, ObjectKind: "user", ObjectID: "u-9", ObjectName: "bob"})
 		d := dispatcher(c, shaky, steady)
 		if err := deliverAll(ctx, d); err == nil {
-			t.Error("the failure of a sink was not told")
+			t.Error("delivery with a failing sink succeeds, want its error")
 		}
 		if n := len(steady.list(scope.DefaultTenant)); n != 2 {
 			t.Fatalf("the steady sink had %d events while the other failed, want 2", n)
@@ -118,7 +118,7 @@ func TestEachSinkReceivesEachEventOnce(t *testing.T) {
 		}
 		a, b := steady.list(scope.DefaultTenant), shaky.list(scope.DefaultTenant)
 		if diff := cmp.Diff(a, b); diff != "" || len(b) != 2 {
-			t.Fatalf("the sinks differ (%d):\n%s", len(b), diff)
+			t.Fatalf("the sinks have different events (%d):\n%s", len(b), diff)
 		}
 		want := map[string]any{
 			"policy_id": float64(7), "policy_name": "p", "environment": "sandbox", "version": float64(1),
@@ -128,7 +128,7 @@ func TestEachSinkReceivesEachEventOnce(t *testing.T) {
 			t.Errorf("data (-want +got)\n%s", diff)
 		}
 		if a[1].Data["user_id"] != "u-9" || a[0].ID == a[1].ID || a[0].Timestamp.IsZero() {
-			t.Errorf("second event: %+v", a[1])
+			t.Errorf("second event = %+v", a[1])
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestRollbackEmitsNothing(t *testing.T) {
 		}
 		m := newMemory("m")
 		if err := deliverAll(ctx, dispatcher(c, m)); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
-			t.Errorf("error %v, events %v", err, m.list(scope.DefaultTenant))
+			t.Errorf("delivery after the rollback: %v, events %v, want none", err, m.list(scope.DefaultTenant))
 		}
 	})
 }
@@ -184,11 +184,11 @@ func TestEmitMany(t *testing.T) {
 			return err
 		})
 		if err != nil || len(rows) != made {
-			t.Fatalf("%d of %d events, %v", len(rows), made, err)
+			t.Fatalf("%d events, %v, want %d", len(rows), err, made)
 		}
 		for i, r := range rows {
 			if r.Seq != int64(i+1) || r.Data["resource_id"] != float64(i+1) || r.Type != ResourceUpdated || r.Env != scope.Production {
-				t.Fatalf("event %d: %+v", i, r)
+				t.Fatalf("event %d = %+v", i, r)
 			}
 		}
 	})
@@ -205,7 +205,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 			for range 2 {
 				done.Go(func() {
 					if err := dispatcher(c, m).Run(ctx); err != nil {
-						t.Error(err)
+						t.Errorf("Run: %v", err)
 					}
 				})
 			}
@@ -223,7 +223,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 				select {
 				case <-m.more:
 				case <-time.After(20 * time.Second):
-					t.Fatalf("only %d and %d events arrived", len(m.list(scope.DefaultTenant)), len(m.list(dbtest.Second)))
+					t.Fatalf("%d and %d events within 20 seconds", len(m.list(scope.DefaultTenant)), len(m.list(dbtest.Second)))
 				}
 			}
 			cancel()
@@ -232,7 +232,7 @@ func TestTwoReplicasUnderLoad(t *testing.T) {
 			for _, tenant := range []scope.TenantID{scope.DefaultTenant, dbtest.Second} {
 				for _, o := range m.list(tenant) {
 					if seen[o.ID] {
-						t.Errorf("%s came twice", o.ID)
+						t.Errorf("the event %s is delivered twice", o.ID)
 					}
 					seen[o.ID] = true
 				}
@@ -263,7 +263,7 @@ func TestOldEventsAreRemoved(t *testing.T) {
 		_ = store.Read(ctx, func(tx *db.Tx) error {
 			rows, err := eventsAfter(ctx, tx, 0, 10)
 			if err != nil || len(rows) != 0 {
-				t.Errorf("%d events are left, error %v", len(rows), err)
+				t.Errorf("%d events remain, %v, want none", len(rows), err)
 			}
 			return nil
 		})
@@ -276,7 +276,7 @@ func TestOldEventsAreRemoved(t *testing.T) {
 
 func TestTypes(t *testing.T) {
 	if n := len(Types()); n != 18 {
-		t.Errorf("%d types, the specification lists 18", n)
+		t.Errorf("Types = %d, want 18", n)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ids, err := c.Tenants(ctx)
 		if err != nil || len(ids) < 2 {
-			t.Fatalf("tenants %v, %v", ids, err)
+			t.Fatalf("Tenants = %v, %v, want at least 2", ids, err)
 		}
 		emit(t, c, ids[0], many...) // this tenant is checked first
 		emit(t, c, ids[1], Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "2"})
@@ -304,20 +304,20 @@ func TestTenantsTakeTurns(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() {
 			if err := dispatcher(c, m).Run(ctx); err != nil {
-				t.Error(err)
+				t.Errorf("Run: %v", err)
 			}
 		})
 		for range len(many) + 1 {
 			select {
 			case <-m.more:
 			case <-time.After(time.Minute):
-				t.Fatalf("%d and %d events", len(m.list(ids[0])), len(m.list(ids[1])))
+				t.Fatalf("%d and %d events within a minute", len(m.list(ids[0])), len(m.list(ids[1])))
 			}
 		}
 		cancel()
 		running.Wait()
 		if first != batch {
-			t.Errorf("the other tenant waited for %d events", first)
+			t.Errorf("the other tenant waits for %d events, want %d", first, batch)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func TestVectors(t *testing.T) {
 		59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924", 2000000000: "279037", 20000000000: "353130",
 	} {
 		if got := codeOf([]byte("12345678901234567890"), stepAt(time.Unix(at, 0))); got != want {
-			t.Errorf("at %d: %s, want %s", at, got, want)
+			t.Errorf("code at %d = %s, want %s", at, got, want)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestAddress(t *testing.T) {
 		}
 		q := u.Query()
 		if u.Scheme != "otpauth" || u.Host != "totp" || u.Path != "/gatehouse:"+name+" (acme)" || q.Get("secret") != "ABC" || q.Get("issuer") != issuer || q.Get("digits") != "6" || q.Get("period") != "30" || q.Get("algorithm") != "SHA1" {
-			t.Errorf("%q: %s", name, u)
+			t.Errorf("address of %q = %s", name, u)
 		}
 	}
 }
@@ -54,11 +54,11 @@ func TestAddress(t *testing.T) {
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{" 123 456 ": "123456", "ABCD-efgh-IJKL-mnop": "abcdefghijklmnop", "": ""} {
 		if got := clean(in); got != want {
-			t.Errorf("%q: %q", in, got)
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
 		}
 	}
 	if !IsTimed("123 456") || !IsTimed("12345") || IsTimed("abcd-efgh-ijkl-mnop") {
-		t.Error("codes of apps and recovery codes are mixed up")
+		t.Error("IsTimed confuses codes of apps and recovery codes")
 	}
 }
 

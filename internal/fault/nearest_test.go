@@ -10,10 +10,10 @@ func TestNearest(t *testing.T) {
 		"cache_tll": "cache_ttl", "GATEHOUSE_LISTN": "GATEHOUSE_LISTEN", "colour": "", "": "", "ab": "",
 	} {
 		if got := Nearest(name, known); got != want {
-			t.Errorf("Nearest(%q) = %q, not %q", name, got, want)
+			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
 		}
 	}
 	if got := DidYouMean("limt", known); got != `; did you mean "limit"?` {
-		t.Errorf("DidYouMean = %q", got)
+		t.Errorf("DidYouMean = %q, want limit", got)
 	}
 }

@@ -40,17 +40,17 @@ func TestAgendaSpreadsChecks(t *testing.T) {
 					n++
 				}
 				if n > c.most {
-					t.Fatalf("%d checks at one moment, over %d", n, c.most)
+					t.Fatalf("%d checks at one moment, want at most %d", n, c.most)
 				}
 				now = now.Add(wait)
 			}
 			for _, id := range ids {
 				if checks[id] != 1 {
-					t.Fatalf("%d checks at %s", checks[id], id)
+					t.Fatalf("%d checks of %s, want 1", checks[id], id)
 				}
 			}
 			if got := now.Sub(begin); got != c.interval {
-				t.Errorf("the tenants are listed again after %s, not %s", got, c.interval)
+				t.Errorf("the tenants are listed again after %s, want %s", got, c.interval)
 			}
 		})
 	}

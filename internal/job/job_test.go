@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// tenant returns a tenant's store.
 func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
 	t.Helper()
 	d, err := c.Tenant(context.Background(), id)
@@ -32,6 +33,7 @@ func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
 	return d
 }
 
+// insert inserts jobs, and returns how many are new.
 func insert(t testing.TB, d *db.DB, jobs ...job.Job) (added int) {
 	t.Helper()
 	err := d.Write(context.Background(), func(tx *db.Tx) error {
@@ -53,6 +55,7 @@ func insert(t testing.TB, d *db.DB, jobs ...job.Job) (added int) {
 	return added
 }
 
+// states counts the jobs of a store by state.
 func states(t testing.TB, d *db.DB) map[string]int64 {
 	t.Helper()
 	type row struct {
@@ -86,20 +89,21 @@ func start(t testing.TB, r *job.Runner) (stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("Run: %v", err)
 		}
 	})
 	t.Cleanup(stop)
 	return stop
 }
 
+// get returns the next value of a channel.
 func get[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
 	case <-time.After(20 * time.Second):
-		t.Fatal("nothing came")
+		t.Fatal("nothing was received within 20 seconds")
 		panic("unreachable")
 	}
 }
@@ -109,11 +113,13 @@ func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("not within 20 seconds: %s", what)
 		}
 	}
 }
 
+// TestRunsEachOnce: three runners together run each job once, whether it was inserted before or after they
+// started.
 func TestRunsEachOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ran := make(chan string, 100)
@@ -140,24 +146,26 @@ func TestRunsEachOnce(t *testing.T) {
 		for range 20 {
 			seen[get(t, ran)]++
 		}
-		until(t, "no jobs left", func() bool { return len(states(t, tenant(t, c, "default")))+len(states(t, tenant(t, c, "t2"))) == 0 })
+		until(t, "no job in the store", func() bool { return len(states(t, tenant(t, c, "default")))+len(states(t, tenant(t, c, "t2"))) == 0 })
 		if len(seen) != 20 || len(ran) != 0 {
-			t.Errorf("%d jobs, %d more: %v", len(seen), len(ran), seen)
+			t.Errorf("jobs that ran = %v, and %d more, want 20", seen, len(ran))
 		}
 	})
 }
 
+// TestInsertIsPartOfTheTransaction: a job of a transaction that is rolled back does not exist, and a unique
+// key admits one job of its kind.
 func TestInsertIsPartOfTheTransaction(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
 		_ = d.Write(context.Background(), func(tx *db.Tx) error {
 			if ok, err := job.Insert(context.Background(), tx, job.Job{Kind: "x"}); !ok || err != nil {
-				t.Errorf("%v %v", ok, err)
+				t.Errorf("Insert = %v, %v, want true", ok, err)
 			}
 			return errors.New("undo")
 		})
 		if got := states(t, d); len(got) != 0 {
-			t.Errorf("%v", got)
+			t.Errorf("jobs after the rollback = %v, want none", got)
 		}
 		one := job.Job{Kind: "x", UniqueKey: "k"}
 		if n := insert(t, d, one, one, job.Job{Kind: "y", UniqueKey: "k"}, job.Job{Kind: "x"}, job.Job{Kind: "x"}); n != 4 {
@@ -166,6 +174,8 @@ func TestInsertIsPartOfTheTransaction(t *testing.T) {
 	})
 }
 
+// TestRetryAndDeath: a job that fails is retried until it has no attempts left, and then reported dead. Jobs
+// of an unknown kind wait.
 func TestRetryAndDeath(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
@@ -196,18 +206,19 @@ func TestRetryAndDeath(t *testing.T) {
 			got[get(t, dead)] = true
 		}
 		if !got["fails 3"] || !got["panics 2"] || !got["hopeless 1"] || attempts.Load() != 3 || panics.Load() != 2 {
-			t.Errorf("%v, %d attempts, %d panics", got, attempts.Load(), panics.Load())
+			t.Errorf("dead jobs = %v after %d attempts and %d panics, want 3 after 3 and 2", got, attempts.Load(), panics.Load())
 		}
-		until(t, "settled", func() bool {
+		until(t, "3 dead and 2 pending jobs", func() bool {
 			s := states(t, d)
 			return s["dead"] == 3 && s["pending"] == 2 && s["running"] == 0
 		})
 		if insert(t, d, job.Job{Kind: "fails", UniqueKey: "k", RunAt: time.Now().Add(time.Hour)}) != 1 {
-			t.Error("a dead job keeps its key")
+			t.Error("a dead job still holds its unique key")
 		}
 	})
 }
 
+// TestLaterJobsWait: a job does not run before its time.
 func TestLaterJobsWait(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ran := make(chan time.Time, 1)
@@ -218,7 +229,7 @@ func TestLaterJobsWait(t *testing.T) {
 		at := time.Now().Add(150 * time.Millisecond)
 		insert(t, tenant(t, c, "default"), job.Job{Kind: "x", RunAt: at})
 		if got := get(t, ran); got.Before(at.Truncate(time.Microsecond)) {
-			t.Errorf("%v too early", at.Sub(got))
+			t.Errorf("the job runs %v before its time", at.Sub(got))
 		}
 	})
 }
@@ -250,17 +261,17 @@ func TestDeadRunner(t *testing.T) {
 		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Now: now})
 		insert(t, d, job.Job{Kind: "x"})
 		if first := get(t, runs); first.Attempt != 1 {
-			t.Errorf("%+v", first)
+			t.Errorf("first task = %+v, want attempt 1", first)
 		}
 		offset.Store(int64(2 * time.Minute)) // past the lease
 		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Now: now})
 		if second := get(t, runs); second.Attempt != 2 {
-			t.Errorf("%+v", second)
+			t.Errorf("second task = %+v, want attempt 2", second)
 		}
-		until(t, "completed", func() bool { return len(states(t, d)) == 0 })
+		until(t, "no job in the store", func() bool { return len(states(t, d)) == 0 })
 		close(goOn)
 		if n := completed.Load(); n != 1 {
-			t.Errorf("completed %d times", n)
+			t.Errorf("the job is completed %d times, want 1", n)
 		}
 	})
 }
@@ -296,6 +307,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
+// TestStopGivesBack: a runner that stops gives its job back, without counting the attempt.
 func TestStopGivesBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
@@ -309,7 +321,7 @@ func TestStopGivesBack(t *testing.T) {
 		get(t, running)
 		stop()
 		if s := states(t, d); s["pending"] != 1 {
-			t.Errorf("%v", s)
+			t.Errorf("jobs after the stop = %v, want one pending", s)
 		}
 		again := make(chan int, 1)
 		start(t, &job.Runner{Cluster: c, Kinds: kinds(map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
@@ -317,11 +329,13 @@ func TestStopGivesBack(t *testing.T) {
 			return nil
 		}}, nil)})
 		if n := get(t, again); n != 1 {
-			t.Errorf("attempt %d", n)
+			t.Errorf("attempt = %d, want 1", n)
 		}
 	})
 }
 
+// TestLeases: one holder has a lease at a time, until it ends or is released. A lease that ends too far in
+// the future does not count.
 func TestLeases(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -332,7 +346,7 @@ func TestLeases(t *testing.T) {
 		take := func(l *job.Leases, want bool) {
 			t.Helper()
 			if got, err := l.Acquire(ctx, "work", time.Minute); err != nil || got != want {
-				t.Errorf("%s: %v %v", l.Holder, got, err)
+				t.Errorf("Acquire by %s = %v, %v, want %v", l.Holder, got, err, want)
 			}
 		}
 		take(a, true)
@@ -377,22 +391,23 @@ func TestClockGoesBack(t *testing.T) {
 		t.Cleanup(release)
 		insert(t, d, job.Job{Kind: "hangs"})
 		if got := get(t, runs); got != 1 {
-			t.Fatalf("attempt %d", got)
+			t.Fatalf("first attempt = %d, want 1", got)
 		}
 		offset.Store(0)
 		if got := get(t, runs); got != 2 {
-			t.Errorf("attempt %d", got)
+			t.Errorf("attempt after the clock went back = %d, want 2", got)
 		}
 		release()
 		insert(t, d, job.Job{Kind: "later", RunAt: now().Add(time.Hour)})
-		until(t, "done", func() bool { return len(states(t, d)) == 1 })
+		until(t, "only the later job", func() bool { return len(states(t, d)) == 1 })
 		offset.Store(int64(2 * time.Hour)) // without a notification
 		if got := get(t, runs); got != 100 {
-			t.Errorf("attempt %d", got)
+			t.Errorf("job = %d, want the later one", got)
 		}
 	})
 }
 
+// TestLead: one of three holders leads at a time, and each of them in the end.
 func TestLead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		var leaders, most atomic.Int32
@@ -420,7 +435,7 @@ func TestLead(t *testing.T) {
 		}
 		wg.Wait()
 		if most.Load() != 1 {
-			t.Errorf("%d leaders at a time", most.Load())
+			t.Errorf("%d leaders at a time, want 1", most.Load())
 		}
 	})
 }
@@ -483,11 +498,11 @@ func TestKillsItsRunners(t *testing.T) {
 			}
 		}
 		if cause := get(t, dead); cause == nil {
-			t.Error("buried without a cause")
+			t.Error("the dead job has no cause")
 		}
-		until(t, "burial", func() bool { return states(t, d)["dead"] == 1 })
+		until(t, "one dead job", func() bool { return states(t, d)["dead"] == 1 })
 		if len(runs) != 0 {
-			t.Errorf("it ran %d times more", len(runs))
+			t.Errorf("the job runs %d times more, want none", len(runs))
 		}
 	})
 }

@@ -37,13 +37,13 @@ func TestPlaces(t *testing.T) {
 		case n := <-began:
 			return n
 		case <-time.After(time.Minute):
-			t.Fatal("no turn begins")
+			t.Fatal("no turn begins within a minute")
 			return 0
 		}
 	}
 	for i := range int64(hanging) {
 		p.enqueue(ctx, LaneKey{"t", i + 1})
-		p.enqueue(ctx, LaneKey{"t", i + 1}) // it is queued or has a turn
+		p.enqueue(ctx, LaneKey{"t", i + 1}) // no effect: it is queued or has a turn
 	}
 	p.enqueue(ctx, LaneKey{"t", 1000})
 	var order []int64
@@ -51,7 +51,7 @@ func TestPlaces(t *testing.T) {
 		order = append(order, next())
 	}
 	if slices.Sort(order); order[hanging] != 1000 || len(slices.Compact(order)) != hanging+1 {
-		t.Fatalf("the turns were of %v", order)
+		t.Fatalf("turns = %v, want one of each lane", order)
 	}
 	quick := LaneKey{"t", 1000}
 	for slow := 0; slow < hanging; runtime.Gosched() {
@@ -63,7 +63,7 @@ func TestPlaces(t *testing.T) {
 	close(release)
 	p.running.Wait()
 	if len(again) != hanging+1 || p.quick.free != 2 || p.slow.free != 3 || len(p.known) != 0 {
-		t.Fatalf("%d turns ended, %d and %d places are free, %d lanes are known", len(again), p.quick.free, p.slow.free, len(p.known))
+		t.Fatalf("%d turns ended, %d and %d places are free, %d lanes are known, want %d, 2, 3 and 0", len(again), p.quick.free, p.slow.free, len(p.known), hanging+1)
 	}
 
 	delete(p.hanging, quick)
@@ -76,11 +76,11 @@ func TestPlaces(t *testing.T) {
 	p.enqueue(ctx, quick)
 	first := []int64{next(), next(), next(), next()}
 	if slices.Sort(first); !slices.Equal(first, []int64{1, 2, 3, 1000}) {
-		t.Errorf("the first turns were of %v", first)
+		t.Errorf("first turns = %v, want 1, 2, 3 and 1000", first)
 	}
 	close(release)
 	p.running.Wait()
 	if len(began) != hanging-3 || p.quick.free != 2 || p.slow.free != 3 {
-		t.Errorf("%d more turns, places %d and %d", len(began), p.quick.free, p.slow.free)
+		t.Errorf("%d more turns, %d and %d places are free, want %d, 2 and 3", len(began), p.quick.free, p.slow.free, hanging-3)
 	}
 }

@@ -90,19 +90,19 @@ func TestKeySets(t *testing.T) {
 		keys, err := Parse([]byte(`{"keys":[` + tc.key + `]}`))
 		switch {
 		case tc.alg == "" && err == nil:
-			t.Errorf("%s is taken for %s", name, keys[0].Alg)
+			t.Errorf("Parse of %s = a key for %s, want an error", name, keys[0].Alg)
 		case tc.alg != "" && (err != nil || len(keys) != 1 || keys[0].Alg != tc.alg):
-			t.Errorf("%s: %+v %v, want one key for %s", name, keys, err, tc.alg)
+			t.Errorf("Parse of %s = %+v, %v, want one key for %s", name, keys, err, tc.alg)
 		}
 		// A key that is not accepted does not affect the others.
 		both, err := Parse([]byte(`{"keys":[` + tc.key + `,` + jwkOf(t, &ecKey.PublicKey, map[string]any{"kid": "other"}) + `]}`))
 		if err != nil || both[len(both)-1].ID != "other" {
-			t.Errorf("%s beside another key: %+v %v", name, both, err)
+			t.Errorf("Parse of %s and another key = %+v, %v, want the other one last", name, both, err)
 		}
 	}
 	for _, set := range []string{``, `[]`, `{}`, `{"keys":[]}`, `{"keys":{}}`, jwkOf(t, edPublic, nil)} {
 		if keys, err := Parse([]byte(set)); err == nil {
-			t.Errorf("%s is a set of %d keys", set, len(keys))
+			t.Errorf("Parse(%s) = %d keys, want an error", set, len(keys))
 		}
 	}
 	many := make([]string, maxKeys+50)
@@ -110,6 +110,6 @@ func TestKeySets(t *testing.T) {
 		many[i] = jwkOf(t, edPublic, map[string]any{"kid": fmt.Sprint(i)})
 	}
 	if keys, err := Parse([]byte(`{"keys":[` + strings.Join(many, ",") + `]}`)); err != nil || len(keys) != maxKeys {
-		t.Errorf("of %d keys %d are taken, want %d (%v)", len(many), len(keys), maxKeys, err)
+		t.Errorf("Parse of %d keys = %d, %v, want %d", len(many), len(keys), err, maxKeys)
 	}
 }

@@ -111,10 +111,10 @@ func TestOrder(t *testing.T) {
 			seen++
 			key := string(r.Key)
 			if string(r.Value) != strconv.Itoa(next[key]) {
-				t.Errorf("%s: got %s, want %d", key, r.Value, next[key])
+				t.Errorf("record of %s = %s, want %d", key, r.Value, next[key])
 			}
 			if p, ok := at[key]; ok && p != r.Partition {
-				t.Errorf("%s is in two partitions", key)
+				t.Errorf("the key %s is in two partitions", key)
 			}
 			next[key]++
 			at[key] = r.Partition
@@ -137,11 +137,11 @@ func TestSignIn(t *testing.T) {
 		with := good
 		with.Mechanism, with.User, with.Password = mechanism, user, "secret"
 		if err := producer(t, via, with).Send(within(t), batch("k", 3)); err != nil {
-			t.Errorf("%s: %v", mechanism, err)
+			t.Errorf("Send with %s: %v", mechanism, err)
 		}
 		with.Password = "wrong"
 		if err := producer(t, via, with).Send(within(t), batch("k", 3)); err == nil || !strings.Contains(Reason(err), "may not accept the credential") {
-			t.Errorf("%s with a wrong password: %v: %s", mechanism, err, Reason(err))
+			t.Errorf("Send with %s and a wrong password = %v (%s), want the credential refused", mechanism, err, Reason(err))
 		}
 	}
 	// kfake closes the connection, like some proxies. A real broker answers first.
@@ -153,14 +153,14 @@ func TestSignIn(t *testing.T) {
 		return answer, nil, true
 	})
 	if err := producer(t, via, Cluster{Brokers: brokers(t, refusing), Plain: true, Mechanism: Plain, User: "ada", Password: "wrong"}).Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "does not accept the credential") {
-		t.Errorf("a refused sign-in: %v: %s", err, Reason(err))
+		t.Errorf("Send with a refused sign-in = %v (%s), want the credential refused", err, Reason(err))
 	}
 	signedIn := good
 	signedIn.Mechanism, signedIn.User, signedIn.Password = Plain, "ada", "secret"
 	stranger := signedIn
 	stranger.RootCAs = nil
 	if err := producer(t, via, stranger).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
-		t.Errorf("a certificate of nobody: %v: %s", err, Reason(err))
+		t.Errorf("Send to a broker with an unknown certificate = %v (%s), want unreachable", err, Reason(err))
 	}
 	lost, err := Open(via, Cluster{Brokers: signedIn.Brokers, RootCAs: roots, Mechanism: Plain, User: "ada", Password: "secret", Topic: "nowhere"})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestSignIn(t *testing.T) {
 	}
 	t.Cleanup(lost.Close)
 	if err := lost.Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "no such topic") {
-		t.Errorf("no topic: %v: %s", err, Reason(err))
+		t.Errorf("Send to an unknown topic = %v (%s), want no such topic", err, Reason(err))
 	}
 }
 
@@ -179,7 +179,7 @@ func TestGuard(t *testing.T) {
 	c := cluster(t)
 	direct := Cluster{Brokers: brokers(t, c), Plain: true}
 	if err := producer(t, client(t), direct).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
-		t.Errorf("a broker at a loopback address: %v", err)
+		t.Errorf("Send to a loopback address = %v, want unreachable", err)
 	}
 
 	// The cluster names a broker at another address, in an inner network.
@@ -220,10 +220,10 @@ func TestGuard(t *testing.T) {
 	short, stop := context.WithTimeout(within(t), 2*time.Second)
 	defer stop()
 	if err := producer(t, client(t, "127.0.0.1/32"), direct).Send(short, batch("k", 1)); err == nil {
-		t.Error("a record went to a broker that is not allowed")
+		t.Error("Send to a broker that is not allowed succeeds, want an error")
 	}
 	if len(reached) > 0 {
-		t.Error("a connection went to a broker that is not allowed")
+		t.Error("a connection reached a broker that is not allowed")
 	}
 	// A client that is allowed to reaches the same broker, so it was the guard that refused it
 	// above.
@@ -234,7 +234,7 @@ func TestGuard(t *testing.T) {
 	select {
 	case <-reached:
 	case err := <-sent:
-		t.Errorf("nothing was connected to: %v", err)
+		t.Errorf("Send ends without a connection: %v", err)
 	}
 	cancel()
 }
@@ -260,7 +260,7 @@ func TestSmallTopic(t *testing.T) {
 	}
 	long.Shorten = nil
 	if err := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true}).Send(within(t), []Record{long}); err == nil || !strings.Contains(Reason(err), "MESSAGE_TOO_LARGE") {
-		t.Errorf("a record that is too long: %v", err)
+		t.Errorf("Send of a long record = %v, want MESSAGE_TOO_LARGE", err)
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -276,7 +276,7 @@ func TestSmallTopic(t *testing.T) {
 		fetched.EachRecord(func(r *kgo.Record) {
 			text, _, _ := strings.Cut(string(r.Value), " ")
 			if n, _ := strconv.Atoi(text); n > last+1 {
-				t.Errorf("%d comes after %d", n, last)
+				t.Errorf("record %d follows %d, want no gap", n, last)
 			} else {
 				last = max(last, n)
 			}
@@ -308,6 +308,6 @@ func TestLongRecordIsAlone(t *testing.T) {
 	}
 	// Ten halvings until the long record is alone, two to shorten it, ten doublings.
 	if n := requests.Load(); n < 5 || n > 50 {
-		t.Errorf("%d requests for 1,001 records", n)
+		t.Errorf("1,001 records take %d requests, want 5 to 50", n)
 	}
 }

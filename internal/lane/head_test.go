@@ -19,12 +19,12 @@ func lines(l ...string) string { return strings.Join(l, "\r\n") + "\r\n\r\n" }
 
 const length2 = "Content-Length: 2"
 
-// TestParseRefuses checks that requests of any other form go to net/http.
+// TestParseRefuses: requests of any other form go to net/http.
 func TestParseRefuses(t *testing.T) {
 	good := lines("POST /a HTTP/1.1", "Host: x", length2)
 	h := head{header: http.Header{}}
 	if !h.parse([]byte(good), anyPath) {
-		t.Fatal("the plain request is refused")
+		t.Fatal("parse of a plain request = false, want true")
 	}
 	for _, text := range []string{
 		"",
@@ -74,11 +74,11 @@ func TestParseRefuses(t *testing.T) {
 		lines("POST /a HTTP/1.1", "Host: x", length2, strings.Repeat("A: b\r\n", maxFields)+"C: d"),
 	} {
 		if h.parse([]byte(text), anyPath) {
-			t.Errorf("taken: %q", text)
+			t.Errorf("parse(%q) = true, want false", text)
 		}
 	}
 	if h.parse([]byte(good), func(path string) bool { return path != "/a" }) {
-		t.Error("taken: a path that is not brief")
+		t.Error("parse of a path that is not brief = true, want false")
 	}
 }
 
@@ -122,27 +122,27 @@ var plain = []string{
 	lines("POST /a/../b/. HTTP/1.1", "Host: x", "Cookie: a=b; c=\"d\"", length2) + "{",
 }
 
-// TestParseAgrees checks that net/http reads the requests that the lane accepts in the same way.
+// TestParseAgrees: net/http reads the requests that the lane accepts in the same way.
 func TestParseAgrees(t *testing.T) {
 	for _, text := range plain {
 		taken, err := same([]byte(text))
 		if err != nil || !taken {
-			t.Errorf("%q: taken %v, %v", text, taken, err)
+			t.Errorf("%q: accepted: %v, %v, want accepted as net/http reads it", text, taken, err)
 		}
 	}
 }
 
-// TestParseForgets checks that nothing of a request is left in the next one.
+// TestParseForgets: nothing of a request remains in the next one.
 func TestParseForgets(t *testing.T) {
 	h := head{header: http.Header{}}
 	for _, text := range plain {
 		if !h.parse([]byte(text), anyPath) {
-			t.Fatalf("refused: %q", text)
+			t.Fatalf("parse(%q) = false, want true", text)
 		}
 		fresh := head{header: http.Header{}}
 		fresh.parse([]byte(text), anyPath)
 		if d := cmp.Diff(fresh.header, h.header); d != "" || fresh.host != h.host || fresh.url != h.url || fresh.size != h.size || fresh.length != h.length {
-			t.Errorf("%q: fresh %+v, used %+v\n%s", text, fresh, h, d)
+			t.Errorf("parse(%q) = %+v in a new head, %+v in a used one\n%s", text, fresh, h, d)
 		}
 	}
 }

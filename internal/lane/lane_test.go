@@ -57,24 +57,23 @@ func begin(t *testing.T, l net.Listener, h http.HandlerFunc, change func(*Config
 	go func() { served <- srv.Serve(short) }()
 	t.Cleanup(func() {
 		if err := srv.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close of the server: %v", err)
 		}
 		if err := short.Wait(patience); err != nil {
-			t.Error(err)
+			t.Errorf("Wait of the lane: %v", err)
 		}
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			t.Errorf("Serve = %v, want http.ErrServerClosed", err)
 		}
 	})
 	return short
 }
 
+// tcp returns a listener on a free port.
 func tcp(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -85,45 +84,38 @@ type peer struct {
 	r *bufio.Reader
 }
 
+// dial connects to a listener until the test ends.
 func dial(t *testing.T, l net.Listener) *peer {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetDeadline(time.Now().Add(patience)))
 	return &peer{c, t, bufio.NewReader(c)}
 }
 
+// send writes a text.
 func (p *peer) send(text string) {
 	p.t.Helper()
-	if _, err := io.WriteString(p, text); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, errOf(io.WriteString(p, text)))
 }
 
 // take reads an answer and its body.
 func (p *peer) take() (*http.Response, string) {
 	p.t.Helper()
 	res, err := http.ReadResponse(p.r, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return res, string(body)
 }
 
+// want fails unless the next answer is 200 with a body.
 func (p *peer) want(body string) {
 	p.t.Helper()
 	if res, got := p.take(); res.StatusCode != http.StatusOK || got != body {
-		p.t.Errorf("%s: %q, want %q", res.Status, got, body)
+		p.t.Errorf("answer = %s %q, want 200 %q", res.Status, got, body)
 	}
 }
 
@@ -131,12 +123,13 @@ func (p *peer) want(body string) {
 func (p *peer) wantEnd() {
 	p.t.Helper()
 	if b, err := p.r.ReadByte(); err == nil {
-		p.t.Errorf("%q comes, the connection was to end", b)
+		p.t.Errorf("read %q, want the end of the connection", b)
 	} else if te := net.Error(nil); errors.As(err, &te) && te.Timeout() {
-		p.t.Error("the connection stays open")
+		p.t.Error("the connection stays open, want its end")
 	}
 }
 
+// post returns a POST request.
 func post(path, body string) string {
 	return lines("POST "+path+" HTTP/1.1", "Host: x", "Content-Length: "+strconv.Itoa(len(body))) + body
 }
@@ -156,7 +149,7 @@ func TestOneAfterTheOther(t *testing.T) {
 	p.want("net/http POST /e three")
 }
 
-// TestAtOnce checks that requests that arrive together are answered in order, by the lane or by
+// TestAtOnce: requests that arrive together are answered in order, by the lane or by
 // net/http.
 func TestAtOnce(t *testing.T) {
 	p := dial(t, begin(t, tcp(t), echo, nil))
@@ -167,7 +160,7 @@ func TestAtOnce(t *testing.T) {
 	p.want("net/http POST /d four")
 }
 
-// TestInPieces checks that the lane accepts a body that arrives after its header, and that a
+// TestInPieces: the lane accepts a body that arrives after its header, and that a
 // request whose header arrives in pieces is served too.
 func TestInPieces(t *testing.T) {
 	l := begin(t, tcp(t), echo, nil)
@@ -180,12 +173,12 @@ func TestInPieces(t *testing.T) {
 	p.want("lane POST /a one")
 	p.send(whole[:20])
 	p.send(whole[20:])
-	if _, body := p.take(); !strings.HasSuffix(body, " POST /a one") { // by either: the pieces may have arrived together
-		t.Error(body)
+	if _, body := p.take(); !strings.HasSuffix(body, " POST /a one") { // by either, if the pieces arrive together
+		t.Errorf("answer = %q, want POST /a one", body)
 	}
 }
 
-// TestNotHere checks that requests that are too large, not brief or not simple go to net/http, with
+// TestNotHere: requests that are too large, not brief or not simple go to net/http, with
 // its answers.
 func TestNotHere(t *testing.T) {
 	l := begin(t, tcp(t), echo, func(c *Config) { c.Brief = func(path string) bool { return path == "/a" } })
@@ -205,17 +198,17 @@ func TestNotHere(t *testing.T) {
 		res, body := p.take()
 		if tc.name == "expectation" { // the first answer is 100 Continue
 			if res.StatusCode != http.StatusContinue {
-				t.Errorf("%s: %s", tc.name, res.Status)
+				t.Errorf("%s: answer = %s, want 100", tc.name, res.Status)
 			}
 			res, body = p.take()
 		}
 		if body != tc.want && res.Status[:3] != tc.want {
-			t.Errorf("%s: %s %q", tc.name, res.Status, body)
+			t.Errorf("%s: answer = %s %q, want %s", tc.name, res.Status, body, tc.want)
 		}
 	}
 }
 
-// TestAnswers checks that the lane sends the answers that net/http would send.
+// TestAnswers: the lane sends the answers that net/http would send.
 func TestAnswers(t *testing.T) {
 	answers := []func(w http.ResponseWriter){
 		func(http.ResponseWriter) {},
@@ -237,10 +230,10 @@ func TestAnswers(t *testing.T) {
 		w.Header().Set("Content-Type", "text/plain")
 		if req.RequestURI == "/net" {
 			if by(req) != "net/http" {
-				t.Error("the lane served a request that is not brief")
+				t.Error("the lane serves a request that is not brief")
 			}
 		} else if by(req) != "lane" {
-			t.Error("the lane did not serve a request that is brief")
+			t.Error("the lane does not serve a brief request")
 		}
 		answers[req.ContentLength](w)
 	}
@@ -250,7 +243,7 @@ func TestAnswers(t *testing.T) {
 		p.send(post(path, strings.Repeat("x", i)))
 		res, body := p.take()
 		if date, err := http.ParseTime(res.Header.Get("Date")); err != nil || time.Since(date) > time.Minute {
-			t.Errorf("%s %d: Date is %q", path, i, res.Header.Get("Date"))
+			t.Errorf("POST %s of answer %d: Date = %q, want now", path, i, res.Header.Get("Date"))
 		}
 		res.Header.Del("Date")
 		if res.Close {
@@ -265,22 +258,22 @@ func TestAnswers(t *testing.T) {
 			ours.Header.Del("Content-Length")
 		}
 		if d := cmp.Diff(theirs.Header, ours.Header); d != "" || body != want || ours.Status != theirs.Status || ours.Close != theirs.Close {
-			t.Errorf("%d: %s, %d bytes, close %v; net/http has %s, %d bytes, close %v\n%s", i, ours.Status, len(body), ours.Close, theirs.Status, len(want), theirs.Close, d)
+			t.Errorf("answer %d of the lane = %s, %d bytes, close %v; of net/http %s, %d bytes, close %v\n%s", i, ours.Status, len(body), ours.Close, theirs.Status, len(want), theirs.Close, d)
 		}
 	}
 }
 
-// said collects log output.
-type said chan string
+// logLines collects log output.
+type logLines chan string
 
-func (s said) Write(p []byte) (int, error) {
+func (s logLines) Write(p []byte) (int, error) {
 	s <- string(p)
 	return len(p), nil
 }
 
-// TestPanic checks that a handler that panics ends its connection, and no other.
+// TestPanic: a handler that panics ends its connection, and no other.
 func TestPanic(t *testing.T) {
-	log := make(said, 2)
+	log := make(logLines, 2)
 	var counted atomic.Int32
 	l := begin(t, tcp(t), func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.WriteString(w, "half")
@@ -303,25 +296,25 @@ func TestPanic(t *testing.T) {
 	other.send(post("/", ""))
 	other.want("half")
 	if text := <-log; !strings.Contains(text, "lane_test.go") || strings.Contains(text, "a bug") || counted.Load() != 1 || !strings.Contains(text, "path=/bug") {
-		t.Error(text)
+		t.Errorf("log = %s after %d panics, want the place and path of one, without its text", text, counted.Load())
 	}
 	if len(log) > 0 {
-		t.Error(<-log)
+		t.Errorf("second log line = %s, want none", <-log)
 	}
 }
 
-// TestDeadlines checks that a connection ends if its client sends nothing, or stops in the middle.
+// TestDeadlines: a connection ends if its client sends nothing, or stops in the middle.
 func TestDeadlines(t *testing.T) {
-	const soon = 50 * time.Millisecond
+	const short = 50 * time.Millisecond
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
 		text   string
 		answer bool
 	}{
-		{"nothing", func(c *Config) { c.First = soon }, "", false},
-		{"no body", func(c *Config) { c.Body = soon }, strings.TrimSuffix(post("/", "one"), "e"), false},
-		{"no more", func(c *Config) { c.Idle = soon }, post("/", "one"), true},
+		{"nothing", func(c *Config) { c.First = short }, "", false},
+		{"half a body", func(c *Config) { c.Body = short }, strings.TrimSuffix(post("/", "one"), "e"), false},
+		{"no second request", func(c *Config) { c.Idle = short }, post("/", "one"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := dial(t, begin(t, tcp(t), echo, tc.change))
@@ -334,7 +327,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEnd checks that Close ends resting connections, that running requests are finished, and that
+// TestEnd: Close ends resting connections, that running requests are finished, and that
 // nothing remains.
 func TestEnd(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -351,31 +344,29 @@ func TestEnd(t *testing.T) {
 	rests.want("lane POST / ")
 	runs.send(post("/slow", "") + post("/more", ""))
 	<-entered
-	if err := short.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, short.Close())
 	fresh.wantEnd()
 	rests.wantEnd()
 	if _, err := net.Dial("tcp", short.Addr().String()); err == nil {
-		t.Error("a closed listener takes connections")
+		t.Error("a closed listener accepts a connection")
 	}
 	if _, err := short.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
+		t.Errorf("Accept of a closed listener = %v, want net.ErrClosed", err)
 	}
 	close(leave)
 	if res, body := runs.take(); body != "lane POST /slow " || !res.Close {
-		t.Errorf("%q, close %v", body, res.Close)
+		t.Errorf("answer during the end = %q, close %v, want POST /slow with a close", body, res.Close)
 	}
 	runs.wantEnd()
 	if err := short.Wait(patience); err != nil {
-		t.Error(err)
+		t.Errorf("Wait: %v", err)
 	}
 	if err := short.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("second Close: %v", err)
 	}
 }
 
-// TestCut checks that connections that do not end in time are closed.
+// TestCut: connections that do not end in time are closed.
 func TestCut(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var ended atomic.Bool
@@ -390,10 +381,10 @@ func TestCut(t *testing.T) {
 	asks.send(post("/", ""))
 	<-entered
 	if err := short.Wait(time.Millisecond); err != nil {
-		t.Error(err)
+		t.Errorf("Wait: %v", err)
 	}
 	if !ended.Load() {
-		t.Error("the request did not hear of the end")
+		t.Error("the context of the running request is not cancelled")
 	}
 	sends.wantEnd()
 }
@@ -401,11 +392,11 @@ func TestCut(t *testing.T) {
 // flaky is a listener whose Accept sometimes fails.
 type flaky struct {
 	net.Listener
-	left atomic.Int32
+	failures atomic.Int32
 }
 
 func (f *flaky) Accept() (net.Conn, error) {
-	if f.left.Add(-1) >= 0 {
+	if f.failures.Add(-1) >= 0 {
 		return nil, tooMany{}
 	}
 	return f.Listener.Accept()
@@ -418,11 +409,22 @@ func (tooMany) Error() string   { return "too many open files" }
 func (tooMany) Timeout() bool   { return false }
 func (tooMany) Temporary() bool { return true }
 
-// TestAcceptFails checks that a temporary error does not end the lane.
+// TestAcceptFails: a temporary error does not end the lane.
 func TestAcceptFails(t *testing.T) {
 	f := &flaky{Listener: tcp(t)}
-	f.left.Store(2)
+	f.failures.Store(2)
 	p := dial(t, begin(t, f, echo, nil))
 	p.send(post("/", ""))
 	p.want("lane POST / ")
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

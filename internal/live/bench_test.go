@@ -15,9 +15,7 @@ func BenchmarkRefresh(b *testing.B) {
 			s.Now = time.Now
 			h := &hub{service: s, tenant: everything.Tenant, streams: map[*Stream]struct{}{}}
 			for b.Loop() {
-				if err := h.refresh(b.Context(), true); err != nil {
-					b.Fatal(err)
-				}
+				must(b, h.refresh(b.Context(), true))
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// reader is the scope of a person with permissions.
 func reader(permissions ...scope.Permission) scope.Scope {
 	return scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "ada"}, Permissions: scope.Permissions{List: permissions}}
 }
@@ -44,11 +45,10 @@ func note(t *testing.T, c *db.Cluster, tenant scope.TenantID, kind, object, id s
 		}
 		return tx.Notify(t.Context(), "events")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
+// service returns a service that watches a store.
 func service(t *testing.T, c *db.Cluster) *Service {
 	t.Helper()
 	s := &Service{Stores: c, Log: slog.New(slog.DiscardHandler), Now: time.Now, Tick: 20 * time.Millisecond}
@@ -57,12 +57,11 @@ func service(t *testing.T, c *db.Cluster) *Service {
 	return s
 }
 
+// open opens a stream until the test ends.
 func open(t *testing.T, s *Service, sc scope.Scope, last string) *Stream {
 	t.Helper()
 	st, err := s.Open(t.Context(), sc, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(st.Close)
 	return st
 }
@@ -71,17 +70,17 @@ func open(t *testing.T, s *Service, sc scope.Scope, last string) *Stream {
 func next(t *testing.T, st *Stream, sc scope.Scope) Message {
 	t.Helper()
 	late := time.After(time.Minute)
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		if m, ok := st.Take(sc); ok {
 			return m
 		}
 		select {
 		case <-st.Woken():
-		case <-look.C:
+		case <-tick.C:
 		case <-late:
-			t.Fatal("no message")
+			t.Fatal("no message within a minute")
 		}
 	}
 }
@@ -95,7 +94,7 @@ func TestResume(t *testing.T) {
 		note(t, c, scope.DefaultTenant, "RESOURCE_CREATED", "resource", "1", scope.Sandbox)
 		m := next(t, st, everything)
 		if want := (Change{Resources, scope.Sandbox, "1"}); len(m.Changes) != 1 || m.Changes[0].Change != want {
-			t.Fatalf("told %+v, want %+v", m, want)
+			t.Fatalf("message = %+v, want %+v", m, want)
 		}
 		st.Close()
 		note(t, c, scope.DefaultTenant, "USER_CREATED", "user", "u", scope.AnyEnv)
@@ -104,27 +103,25 @@ func TestResume(t *testing.T) {
 		again := open(t, s, everything, m.ID)
 		m = next(t, again, everything)
 		if want := (Change{Users, scope.AnyEnv, "u"}); m.Reload || len(m.Changes) != 1 || m.Changes[0].Change != want {
-			t.Fatalf("after a while told %+v, want %+v", m, want)
+			t.Fatalf("message after a reconnection = %+v, want %+v", m, want)
 		}
 		if m, ok := open(t, s, everything, m.ID).Take(everything); ok {
-			t.Errorf("nothing happened, and a client is told %+v", m)
+			t.Errorf("message without a change = %+v, want none", m)
 		}
 		future, _ := parsePosition(m.ID)
 		future.seq += 1000
 		for _, id := range []string{"x", "0.0", future.String()} {
 			if m := next(t, open(t, s, everything, id), everything); !m.Reload {
-				t.Errorf("with the id %q told %+v, want a reload", id, m)
+				t.Errorf("message with the id %q = %+v, want a reload", id, m)
 			}
 		}
 		err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `DELETE FROM audit_events WHERE seq = 1`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m := next(t, open(t, s, everything, position{}.String()), everything); !m.Reload {
-			t.Errorf("with an id from before what is kept told %+v, want a reload", m)
+			t.Errorf("message with an id from before the stored entries = %+v, want a reload", m)
 		}
 	})
 }
@@ -140,9 +137,7 @@ func TestGauges(t *testing.T) {
 					ON CONFLICT (width, bucket, environment, measure) DO UPDATE SET n = decision_rollups.n + 5`, (24 * time.Hour).Microseconds(), time.Now().Truncate(24*time.Hour), string(env))
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO webhooks (name, url, events, enabled, secret, previous_secret, since_seq, created_by, created_at, updated_at, change_no)
@@ -153,23 +148,21 @@ func TestGauges(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		st := open(t, s, everything, "")
-		var told [2]time.Time // by the stream's own clock, so that no wait of the test counts
-		for i := range told {
+		var sent [2]time.Time // by the stream's own clock, so that waits of the test do not count
+		for i := range sent {
 			count(scope.Production)
 			m := next(t, st, everything)
 			st.mu.Lock()
-			told[i] = st.sentAt[decisionsProduction]
+			sent[i] = st.sentAt[decisionsProduction]
 			st.mu.Unlock()
 			if want := (Change{Topic: Decisions, Environment: scope.Production}); len(m.Changes) != 1 || m.Changes[0].Change != want {
-				t.Fatalf("told %+v, want %+v", m, want)
+				t.Fatalf("message = %+v, want %+v", m, want)
 			}
 		}
-		if apart := told[1].Sub(told[0]); apart < decisionsEvery {
-			t.Errorf("told of decisions twice within %s", apart)
+		if apart := sent[1].Sub(sent[0]); apart < decisionsEvery {
+			t.Errorf("two messages about decisions within %s, want %s between them", apart, decisionsEvery)
 		}
 		for _, write := range []struct {
 			sql  string
@@ -198,11 +191,9 @@ func TestGauges(t *testing.T) {
 				_, err := tx.Exec(t.Context(), write.sql)
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if m := next(t, st, everything); len(m.Changes) != 1 || m.Changes[0].Change != write.want {
-				t.Errorf("after %s told %+v, want %+v", write.sql, m, write.want)
+				t.Errorf("message after %s = %+v, want %+v", write.sql, m, write.want)
 			}
 		}
 	})
@@ -219,15 +210,15 @@ func TestSlowClient(t *testing.T) {
 		}
 		st.add(n, position{seq: int64(round)})
 		if len(st.pending) > maxPending+1 || len(st.order) > maxPending+1 {
-			t.Fatalf("%d changes wait for one client", len(st.pending))
+			t.Fatalf("%d changes wait for a client, want at most %d", len(st.pending), maxPending+1)
 		}
 	}
 	m, any := st.Take(everything)
 	if p, _ := parsePosition(m.ID); !any || !m.Reload || len(m.Changes) != 0 || p.seq != 9 {
-		t.Errorf("told %+v, want a reload at 9", m)
+		t.Errorf("message = %+v, want a reload at 9", m)
 	}
 	if m, any := st.Take(everything); any {
-		t.Errorf("told %+v after the reload", m)
+		t.Errorf("message after the reload = %+v, want none", m)
 	}
 }
 
@@ -246,7 +237,7 @@ func TestSeen(t *testing.T) {
 		c    Change
 		want bool
 	}{
-		{"nothing", reader(), Change{Topic: Policies}, false},
+		{"no permission", reader(), Change{Topic: Policies}, false},
 		{"another permission", reader("policies:read"), Change{Topic: Users}, false},
 		{"the permission", reader("users:read"), Change{Topic: Users}, true},
 		{"figures", reader("dashboard:read"), Change{Decisions, scope.Sandbox, ""}, true},
@@ -269,17 +260,17 @@ func TestSeen(t *testing.T) {
 		{"bound, channels of the other", bound(scope.Sandbox, "notifications:read"), Change{Notifications, scope.Production, "1"}, false},
 	} {
 		if got := x.c.seenIn(x.sc); got != x.want {
-			t.Errorf("%s: %v, want %v", x.name, got, x.want)
+			t.Errorf("%s: seenIn = %v, want %v", x.name, got, x.want)
 		}
 	}
 	for object, name := range objects {
 		if _, known := topics[name]; !known {
-			t.Errorf("changes of %s are of the topic %q, which is none", object, name)
+			t.Errorf("the topic of %s is %q, which does not exist", object, name)
 		}
 	}
 	hidden := Change{Replays, scope.Sandbox, "7"}.shownTo(bound(scope.Sandbox, "policies:write"))
 	if hidden.ID != "" {
-		t.Errorf("a bound credential is told of %+v, which may be over the other environment's decisions", hidden)
+		t.Errorf("a bound credential sees %+v, want no id: the run may use the other environment's decisions", hidden)
 	}
 }
 
@@ -298,15 +289,13 @@ func TestAuditedObjects(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !found["policy"] || !found["agent"] {
-		t.Fatalf("only %v were found: how entries are written has changed", found)
+		t.Fatalf("objects of entries = %v, want policy and agent: has the form of an entry changed?", found)
 	}
 	for object := range found {
 		if _, known := objects[object]; !known {
-			t.Errorf("the log tells of %q, and topics.go does not say which topic shows it", object)
+			t.Errorf("entries name %q, and topics.go has no topic for it", object)
 		}
 	}
 }
@@ -319,20 +308,20 @@ func TestPosition(t *testing.T) {
 		p.gauges[i] = int64(i) * 1e15
 	}
 	if got, ok := parsePosition(p.String()); !ok || got != p {
-		t.Errorf("%v reads as %v", p, got)
+		t.Errorf("parsePosition(%s) = %v, want %v", p, got, p)
 	}
 	few := strings.Repeat(".0", int(gauges)-1)
 	if _, ok := parsePosition("1" + few + ".0"); !ok {
-		t.Error("an id with all gauges does not read")
+		t.Error("parsePosition of an id with all gauges fails")
 	}
 	for _, bad := range []string{"", ".", "1", "1" + few, "-1" + few + ".0", "1" + few + ".", "1" + few + ".0.0", "1" + few + ".!", "zzzzzzzzzzzzzzzz" + few + ".0"} {
 		if p, ok := parsePosition(bad); ok {
-			t.Errorf("%q reads as %v", bad, p)
+			t.Errorf("parsePosition(%q) = %v, want an error", bad, p)
 		}
 	}
 	shown := p.shownTo(reader("users:read"))
 	if shown.seq != p.seq || shown.gauges != [gauges]int64{} {
-		t.Errorf("somebody who may see no gauge is shown %v", shown)
+		t.Errorf("position for a caller who may see no gauge = %v", shown)
 	}
 }
 
@@ -346,7 +335,7 @@ func TestBounds(t *testing.T) {
 			first = open(t, s, sc, "")
 		}
 		if _, err := s.Open(t.Context(), sc, ""); !fault.Is(err, fault.RateLimited) {
-			t.Fatalf("one more of a person: %v", err)
+			t.Fatalf("Open of one stream too many: got %v, want rate limited", err)
 		}
 		other := sc
 		other.Actor.ID = "grace"
@@ -355,16 +344,24 @@ func TestBounds(t *testing.T) {
 		first.Close()
 		open(t, s, sc, "")
 		if _, err := s.Open(t.Context(), reader(), ""); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("who may read nothing: %v", err)
+			t.Errorf("Open without a permission: got %v, want forbidden", err)
 		}
 		s.Close()
 		select {
 		case <-first.Done():
 		default:
-			t.Error("a stream goes on after the service has ended")
+			t.Error("a stream is open after Close of the service")
 		}
 		if _, err := s.Open(context.Background(), sc, ""); !fault.Is(err, fault.RateLimited) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("Open after Close: got %v, want rate limited", err)
 		}
 	})
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

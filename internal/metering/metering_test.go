@@ -36,9 +36,7 @@ var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 func newCalls(t testing.TB, c *db.Cluster, dir string, now func() time.Time) *Calls {
 	t.Helper()
 	book, err := tally.Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return NewCalls(c, book, now, slog.New(slog.DiscardHandler))
 }
@@ -54,19 +52,19 @@ func stored(t testing.TB, c *db.Cluster, id scope.TenantID) map[string]int64 {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
+// want fails unless the calls by operation are as expected.
 func want(t testing.TB, got map[string]int64, want string) {
 	t.Helper()
 	if text := fmt.Sprint(got); text != "map["+want+"]" {
-		t.Errorf("the calls are %s, want map[%s]", text, want)
+		t.Errorf("calls = %s, want map[%s]", text, want)
 	}
 }
 
+// TestCallsAreCountedOnceInTheirTenant: concurrent calls are counted once each, also while they are copied.
 func TestCallsAreCountedOnceInTheirTenant(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), clockAt(noon)
@@ -81,24 +79,20 @@ func TestCallsAreCountedOnceInTheirTenant(t *testing.T) {
 			})
 		}
 		for range 20 { // copy while the counts still grow
-			if err := s.Copy(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Copy(ctx))
 		}
 		all.Wait()
-		s.Meter("gone", "list")(now.now()) // a tenant that was purged
+		s.Meter("gone", "list")(now.now()) // an unknown tenant
 		for range 2 {
-			if err := s.Copy(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Copy(ctx))
 		}
 		want(t, stored(t, c, scope.DefaultTenant), "evaluate:4000")
 		want(t, stored(t, c, dbtest.Second), "list:8")
 	})
 }
 
-// The counts of a killed process are complete, whether or not they were copied into the store, and
-// the next process continues them.
+// TestCallsOutliveTheirProcess: the counts of a killed process are complete, whether or not they were
+// copied into the store, and the next process continues them.
 func TestCallsOutliveTheirProcess(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now, dir := context.Background(), clockAt(noon), t.TempDir()
@@ -108,23 +102,19 @@ func TestCallsOutliveTheirProcess(t *testing.T) {
 			for range 5 {
 				s.Meter(scope.DefaultTenant, "evaluate")(now.now())
 				if total++; total%3 == 0 {
-					if err := s.Copy(ctx); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.Copy(ctx))
 				}
 			}
 			if round == 1 {
 				now.pass(3 * time.Hour)
 			}
 		} // nothing is closed, as after a kill
-		if err := newCalls(t, c, dir, now.now).Copy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newCalls(t, c, dir, now.now).Copy(ctx))
 		want(t, stored(t, c, scope.DefaultTenant), fmt.Sprint("evaluate:", total))
 	})
 }
 
-// Counts that cannot be stored are kept until they can be.
+// TestCallsOfAStoreThatIsDownAreKept: counts that cannot be stored wait until they can be.
 func TestCallsOfAStoreThatIsDownAreKept(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	now := clockAt(noon)
@@ -133,17 +123,15 @@ func TestCallsOfAStoreThatIsDownAreKept(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.Copy(ended); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a copy that cannot write: %v", err)
+		t.Fatalf("Copy that cannot write: got %v, want context.Canceled", err)
 	}
 	now.pass(5 * time.Hour)
 	s.Meter(scope.DefaultTenant, "evaluate")(now.now())
-	if err := s.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Copy(context.Background()))
 	want(t, stored(t, c, scope.DefaultTenant), "evaluate:2")
 }
 
-// The counters of hours that are over are freed, and late requests of such an hour still count.
+// TestCountersEndWithTheirHour: the counters of past hours are freed, and late requests still count.
 func TestCountersEndWithTheirHour(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	ctx, now := context.Background(), clockAt(noon)
@@ -152,17 +140,16 @@ func TestCountersEndWithTheirHour(t *testing.T) {
 	for range 50 {
 		count(now.now())
 		count(now.now().Add(-time.Hour)) // began in the hour before
-		if err := s.Copy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Copy(ctx))
 		now.pass(time.Hour)
 	}
 	want(t, stored(t, c, scope.DefaultTenant), "evaluate:100")
 	if len(s.live) > 4 {
-		t.Errorf("%d counters are kept", len(s.live))
+		t.Errorf("%d counters remain, want at most 4", len(s.live))
 	}
 }
 
+// TestOldCallsAreFoldedIntoDays: after two months, the counts of hours become counts of days.
 func TestOldCallsAreFoldedIntoDays(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, now := context.Background(), clockAt(noon)
@@ -170,34 +157,28 @@ func TestOldCallsAreFoldedIntoDays(t *testing.T) {
 		for _, back := range []time.Duration{0, time.Hour, 61 * 24 * time.Hour, 70 * 24 * time.Hour, 70*24*time.Hour + 3*time.Hour, 300 * 24 * time.Hour} {
 			s.Meter(scope.DefaultTenant, "evaluate")(noon.Add(-back))
 		}
-		if err := s.Copy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Copy(ctx))
 		for range 2 {
-			if err := s.Fold(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Fold(ctx))
 		}
 		want(t, stored(t, c, scope.DefaultTenant), "evaluate:6")
 		err := c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			rows, err := selectCalls(ctx, tx, time.Unix(0, 0), noon.Add(time.Hour))
 			if len(rows) != 5 || rows[1].N != 2 || rows[1].Bucket.Hour() != 0 || rows[2].Bucket.Hour() != 12 {
-				t.Errorf("after folding: %v", rows)
+				t.Errorf("rows after Fold = %v", rows)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
+// TestPeriodsBeginOnTheDayOfTheSubscription: billing periods begin on the day of the month on which the
+// subscription began, or on the last day of a shorter month.
 func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 	date := func(text string) time.Time {
 		at, err := time.Parse("2006-01-02T15:04", text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return at
 	}
 	for _, c := range []struct{ began, now, from, to string }{
@@ -213,7 +194,7 @@ func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 	} {
 		from, to := period(date(c.began), date(c.now))
 		if from.Format(time.DateOnly) != c.from || to.Format(time.DateOnly) != c.to {
-			t.Errorf("began %s, now %s: %s to %s, want %s to %s", c.began, c.now, from, to, c.from, c.to)
+			t.Errorf("period(%s, %s) = %s to %s, want %s to %s", c.began, c.now, from, to, c.from, c.to)
 		}
 	}
 	// For every day of creation, periods have no gaps, and every now is in one.
@@ -221,16 +202,17 @@ func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 		for at, end := began, began.AddDate(2, 0, 0); at.Before(end); {
 			from, to := period(began, at)
 			if at.Before(from) || !at.Before(to) || to.Sub(from) < 28*24*time.Hour || to.Sub(from) > 31*24*time.Hour {
-				t.Fatalf("began %s, now %s: %s to %s", began, at, from, to)
+				t.Fatalf("period(%s, %s) = %s to %s", began, at, from, to)
 			}
 			if _, after := period(began, to); !after.After(to) {
-				t.Fatalf("began %s: after %s comes %s", began, to, after)
+				t.Fatalf("period(%s, %s) ends at %s", began, to, after)
 			}
 			at = to
 		}
 	}
 }
 
+// TestSeriesCoverTheirPeriod: a series has a point for each hour, day, week or month of a time.
 func TestSeriesCoverTheirPeriod(t *testing.T) {
 	for _, c := range []struct {
 		start, end, granularity string
@@ -248,36 +230,33 @@ func TestSeriesCoverTheirPeriod(t *testing.T) {
 		end, _ := time.Parse(time.RFC3339, c.end)
 		got, err := cut(start, end, c.granularity)
 		if err != nil || len(got) != c.points || got[0].Start.Format(time.RFC3339) != c.first {
-			t.Errorf("%s to %s by %s: %v, %v", c.start, c.end, c.granularity, got, err)
+			t.Errorf("cut(%s, %s, %s) = %v, %v, want %d points from %s", c.start, c.end, c.granularity, got, err, c.points, c.first)
 		}
 	}
 	if _, err := cut(noon, noon.AddDate(1, 0, 0), byHour); err == nil {
-		t.Error("a year of hours is a series")
+		t.Error("cut of a year into hours succeeds, want an error")
 	}
 }
 
+// TestPricesAreExact: a bill is computed without rounding errors, and wrong prices are refused.
 func TestPricesAreExact(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prices.json")
 	text := `{"currency": "EUR", "plans": {"pro": {"base": "49.90",
 		"api_calls": {"included": 100, "per": 1000, "price": "0.35"}, "users": {"price": 2.005}, "storage_gb": {"included": "0.5", "price": "0.10"}}}}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	for _, source := range []string{text, file} {
 		p, err := LoadPrices(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := p.bill("pro", BillUsage{Users: 3, APICalls: 1_000_100, Policies: 7}, 1_500_000_000)
 		// 3 people cost 6.015, rounded half up; 1,000,000 calls cost 350; 1 GB costs 0.10.
 		if b.Currency != "EUR" || b.BaseCost != 49.90 || b.UsageCost != 6.02+350+0.10 || b.TotalCost != 406.02 || len(b.Lines) != 3 {
-			t.Errorf("the bill is %+v", b)
+			t.Errorf("bill = %+v", b)
 		}
 		if b := p.bill("standard", BillUsage{Users: 3}, 0); b.TotalCost != 0 || b.Lines == nil {
-			t.Errorf("a plan without prices costs %+v", b)
+			t.Errorf("bill of a plan without prices = %+v, want 0", b)
 		}
 		if b := p.bill("pro", BillUsage{APICalls: 100}, 500_000_000); b.UsageCost != 0 {
-			t.Errorf("what is included costs %+v", b)
+			t.Errorf("bill of included usage = %+v, want 0", b)
 		}
 	}
 	for _, bad := range []string{
@@ -285,46 +264,46 @@ func TestPricesAreExact(t *testing.T) {
 		`{"plans": {"pro": {"users": {"per": 0, "price": 1}}}}`, `{"plans": {"pro": {"seats": {}}}}`, filepath.Join(file, "missing"),
 	} {
 		if _, err := LoadPrices(bad); err == nil {
-			t.Errorf("prices %s were taken", bad)
+			t.Errorf("LoadPrices(%s) succeeds, want an error", bad)
 		}
 	}
 	if p, err := LoadPrices(""); err != nil || p.bill("pro", BillUsage{Users: 3}, 1).Currency != DefaultCurrency {
-		t.Errorf("without prices: %+v, %v", p, err)
+		t.Errorf("LoadPrices without prices = %+v, %v", p, err)
 	}
 }
 
+// TestCentsAreRoundedHalfUp: half a cent is a cent.
 func TestCentsAreRoundedHalfUp(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "0.004": 0, "0.005": 1, "1.994999999": 199, "1.995": 200, "123456789012.345": 12345678901235} {
 		r, _ := new(big.Rat).SetString(text)
 		if got := cents(r); got.Int64() != want {
-			t.Errorf("%s is %d cents, want %d", text, got, want)
+			t.Errorf("cents(%s) = %d, want %d", text, got, want)
 		}
 	}
 }
 
-// Even with the largest prices and counts, more usage never costs less.
+// TestLargeBillsAddUp: even with the largest prices and counts, more usage never costs less.
 func TestLargeBillsAddUp(t *testing.T) {
 	const most = "999999999999999999.999999999"
 	for _, per := range []string{"0.000000001", "1", most} {
 		p, err := LoadPrices(fmt.Sprintf(`{"plans": {"pro": {"base": %q, "users": {"per": %q, "price": %q}, "api_calls": {"per": %q, "price": %q}}}}`, most, per, most, per, most))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before := Bill{}
 		for n := int64(1); n > 0; n *= 8 {
 			for _, u := range []int64{n - 1, n, n + n - 1} {
 				b := p.bill("pro", BillUsage{Users: u, APICalls: u}, 0)
 				if b.BaseCost < 999999999999999999 || b.UsageCost < before.UsageCost || b.TotalCost < b.BaseCost || b.TotalCost < b.UsageCost || b.UsageCost != b.Lines[0].Cost+b.Lines[1].Cost {
-					t.Fatalf("%d of each at a price per %s: %+v after %+v", u, per, b, before)
+					t.Fatalf("bill of %d each at a price per %s = %+v, after %+v", u, per, b, before)
 				}
 				if before = b; u > 1000 && b.UsageCost < float64(u) {
-					t.Fatalf("%d of each at a price per %s cost %v", u, per, b.UsageCost)
+					t.Fatalf("bill of %d each at a price per %s = %v", u, per, b.UsageCost)
 				}
 			}
 		}
 	}
 }
 
+// TestNumbersOfCardsAreSeen: the number of a card is recognised in any spelling.
 func TestNumbersOfCardsAreSeen(t *testing.T) {
 	for text, want := range map[string]bool{
 		"4242424242424242": true, "4242 4242 4242 4242": true, "4242-4242-4242-4242": true, "4242.4242.4242.4242": true,
@@ -334,7 +313,7 @@ func TestNumbersOfCardsAreSeen(t *testing.T) {
 		"3f2c9c1e-5a7d-4c58-9f0e-6f8f0e1b2a3c": false, "": false, "seti_4242424242424241": false,
 	} {
 		if got := looksLikeCard(text); got != want {
-			t.Errorf("%q looks like a card: %t", text, got)
+			t.Errorf("looksLikeCard(%q) = %t, want %t", text, got, want)
 		}
 	}
 }
@@ -347,4 +326,12 @@ func BenchmarkCount(b *testing.B) {
 			count(noon)
 		}
 	})
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

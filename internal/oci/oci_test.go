@@ -80,7 +80,7 @@ func (h *house) get(t *testing.T, path, accept string) ([]byte, string) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != 200 {
-		t.Fatal(path, res.StatusCode, err)
+		t.Fatalf("GET %s = %d, %v, want 200", path, res.StatusCode, err)
 	}
 	return body, res.Header.Get("Docker-Content-Digest")
 }
@@ -119,23 +119,23 @@ func TestPush(t *testing.T) {
 	}
 	if digest != first || manifest.MediaType != "application/vnd.oci.image.manifest.v1+json" || manifest.Config.MediaType != "application/vnd.oci.image.config.v1+json" ||
 		len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" || manifest.Annotations["revision"] != "7" {
-		t.Errorf("%s: %s, want %s", text, digest, first)
+		t.Errorf("manifest = %s with the digest %s, want %s", text, digest, first)
 	}
 	if layer, _ := h.get(t, "/v2/org/policies/blobs/"+manifest.Layers[0].Digest, "*/*"); !bytes.Equal(layer, one) {
-		t.Error("the layer is another file")
+		t.Error("the layer differs from the file")
 	}
 	if again, err := Push(ctx, via, at, Login{}, one, map[string]string{"revision": "7"}); again != first || err != nil {
-		t.Errorf("the same file: %s, %v; want %s", again, err, first)
+		t.Errorf("Push of the same file = %s, %v, want %s", again, err, first)
 	}
 	second, err := Push(ctx, via, at, Login{}, two, nil)
 	if err != nil || second == first {
-		t.Fatal(second, err)
+		t.Fatalf("Push of another file = %s, %v, want another digest", second, err)
 	}
 	if _, digest := h.get(t, "/v2/org/policies/manifests/production", "*/*"); digest != second {
-		t.Errorf("the tag is at %s, want %s", digest, second)
+		t.Errorf("digest of the tag = %s, want %s", digest, second)
 	}
 	if err := Check(ctx, via, at, Login{}); err != nil {
-		t.Error(err)
+		t.Errorf("Check: %v", err)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	if len(inner) > 0 {
-		t.Errorf("called %v", inner)
+		t.Errorf("calls of the inner address = %v, want none", inner)
 	}
 	plain := newHouse(t, nil)
 	secure, err := Parse(strings.Replace(plain.URL, "http://", Scheme, 1) + "/org/policies")
@@ -244,10 +244,10 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Push(ctx, client(t, "127.0.0.0/8"), secure, Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
-		t.Errorf("a registry without TLS was called: %v %v", plain.calls, err)
+		t.Errorf("Push to a registry without TLS = %v after the calls %v, want an error without a call", err, plain.calls)
 	}
 	if _, err := Push(ctx, client(t), plain.place(t, "/org/policies"), Login{}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
-		t.Errorf("a registry at a loopback address was called: %v %v", plain.calls, err)
+		t.Errorf("Push to a loopback address = %v after the calls %v, want an error without a call", err, plain.calls)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestParse(t *testing.T) {
 	} {
 		p, err := Parse(address)
 		if got := p.URL() + " " + p.tag.String(); err != nil || got != want {
-			t.Errorf("%s: %s, %v", address, got, err)
+			t.Errorf("Parse(%s) = %s, %v, want %s", address, got, err, want)
 		}
 	}
 	for _, address := range []string{
@@ -268,7 +268,7 @@ func TestParse(t *testing.T) {
 		"oci://ghcr.io/x?y", "oci://ghcr.io/x#y", "oci://registry/org/x", "oci://ghcr.io/UPPER", "oci://ghcr.io/x:" + strings.Repeat("t", 200), "oci://ghcr.io/a/../b", `oci://ghcr.io\@x.com/a`,
 	} {
 		if p, err := Parse(address); err == nil {
-			t.Errorf("%s is %s", address, p.tag)
+			t.Errorf("Parse(%s) = %s, want an error", address, p.tag)
 		}
 	}
 }
@@ -307,11 +307,11 @@ func TestRedirectedLogin(t *testing.T) {
 			_ = Check(ctx, via, lured.place(t, "/org/policies"), login)
 			mu.Lock()
 			if len(told) == 0 {
-				t.Errorf("%s, %s: nothing was led to the other host", challenge, at)
+				t.Errorf("%s, %s: the other host got no call, want one", challenge, at)
 			}
 			for _, credential := range told {
 				if credential != "" {
-					t.Errorf("%s, %s: the other host was told %q", challenge, at, credential)
+					t.Errorf("%s, %s: the other host got the credential %q, want none", challenge, at, credential)
 				}
 			}
 			mu.Unlock()

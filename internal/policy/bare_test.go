@@ -31,7 +31,7 @@ func TestCheckLibrary(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("offences %v, want %v", got, c.want)
+			t.Errorf("checkLibrary names %v, want %v", got, c.want)
 		}
 	}
 }

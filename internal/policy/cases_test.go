@@ -31,35 +31,31 @@ func TestCasesOverData(t *testing.T) {
 			{Name: "another member", Input: in(scope.Sandbox), Expected: true, Data: &TestData{PIP: map[string]any{"hr": 1}}},
 		}})
 		if got, err := h.Get(ctx, sc(""), p.ID); err != nil || fmt.Sprint(got.TestCases[4].Data, got.TestCases[0].Data) != "&{map[] map[]} <nil>" || got.TestCases[4].Data.Resources == nil {
-			t.Errorf("stored as %+v, %v", got.TestCases, err)
+			t.Errorf("stored cases = %+v, %v", got.TestCases, err)
 		}
-		passed := func(want int) {
+		wantPassed := func(want int) {
 			t.Helper()
 			if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != want || r.Summary.Total != 6 {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("Test = %+v, %v, want %d of 6 passed", r, err, want)
 			}
 		}
-		passed(6)
+		wantPassed(6)
 		twin := h.resource(t, scope.Production, "ledger")
-		passed(6)
+		wantPassed(6)
 		_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
 		wantFault(t, err, fault.Invalid, "/test_cases/0")
 		wantFault(t, err, fault.Invalid, "/test_cases/1")
 		cases := []TestCase{{Name: "production's", Input: in(scope.Production), Expected: true}}
 		p = h.create(t, Draft{RegoCode: source, TestCases: cases})
 		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
-			t.Errorf("in sandbox: %+v, %v", r, err)
+			t.Errorf("Test in sandbox = %+v, %v, want none passed", r, err)
 		}
-		if _, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0); err != nil {
-			t.Error(err)
-		}
+		must(t, errOf(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
 		for _, id := range []int64{sandbox.ID, twin.ID} {
-			if _, err := h.Resources.Delete(ctx, sc(""), id, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(h.Resources.Delete(ctx, sc(""), id, 0)))
 		}
 		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
-			t.Errorf("without the resource: %+v, %v", r, err)
+			t.Errorf("Test without the resource = %+v, %v, want none passed", r, err)
 		}
 	})
 }

@@ -34,14 +34,14 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 					}
 					r, ok, err := resource.DocsSince(ctx, tx, env, f.at, to)
 					if err != nil || !ok {
-						t.Errorf("%s: %v, %v", after, ok, err)
+						t.Errorf("%s: DocsSince = %v, %v, want all changes", after, ok, err)
 					}
 					d, err := ControlsSince(ctx, tx, env, f.at)
 					if err != nil {
 						return err
 					}
 					if d.Revisions+r.Revisions != to-f.at {
-						t.Errorf("%s: %d and %d of %d revisions in %s are told of", after, d.Revisions, r.Revisions, to-f.at, env)
+						t.Errorf("%s: %d and %d of %d revisions in %s are reported", after, d.Revisions, r.Revisions, to-f.at, env)
 					}
 					for _, c := range d.Controls {
 						f.have[c.ID] = c
@@ -62,13 +62,8 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 				})
 			}
 		}
-		must := func(_ any, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		follow("nothing")
+		must := func(_ any, err error) { t.Helper(); must(t, err) }
+		follow("no change")
 		first := h.create(t, Draft{Name: "first", Status: Active})
 		follow("create")
 		second := h.create(t, Draft{Name: "second"})
@@ -85,10 +80,10 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 		must(h.Promote(ctx, sc(""), first.ID, Promotion{}, 0))
 		follow("promote")
 		must(h.Update(ctx, sc(""), second.ID, Change{Status: ptr(Inactive)}, 0))
-		follow("switch off")
+		follow("deactivate")
 		must(h.Delete(ctx, sc(""), first.ID, true, 0))
-		follow("erase a live one")
+		follow("erase an active one")
 		h.resource(t, scope.Sandbox, "pay")
-		follow("a resource")
+		follow("create a resource")
 	})
 }

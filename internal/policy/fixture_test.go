@@ -131,25 +131,27 @@ func newFixture(t *testing.T, c *db.Cluster) *fixture {
 	return h
 }
 
+// sc is the scope of alice in an environment.
 func sc(env scope.Env) scope.Scope {
 	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 }
 
+// admin is the scope of a platform administrator.
 func admin() scope.Scope {
 	s := sc("")
 	s.Platform, s.Permissions.All = true, true
 	return s
 }
 
+// resource creates a resource.
 func (h *fixture) resource(t *testing.T, env scope.Env, name string) resource.Resource {
 	t.Helper()
 	r, err := h.Resources.Create(context.Background(), sc(""), resource.Draft{Name: name, Type: "api", Path: "/" + name, Environment: env})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
+// create creates a control, with a name and a source if the draft has none.
 func (h *fixture) create(t *testing.T, d Draft) Policy {
 	t.Helper()
 	if d.Name == "" {
@@ -159,24 +161,18 @@ func (h *fixture) create(t *testing.T, d Draft) Policy {
 		d.RegoCode = good
 	}
 	p, err := h.Create(context.Background(), sc(""), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
+// in runs fn in a transaction of the default tenant.
 func (h *fixture) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	ctx := context.Background()
-	store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
-	if err == nil {
-		err = store.Write(ctx, func(tx *db.Tx) error { return fn(ctx, tx) })
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return fn(ctx, tx) }))
 }
 
+// revision returns the revision of an environment.
 func (h *fixture) revision(t *testing.T, env scope.Env) (n int64) {
 	t.Helper()
 	h.in(t, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -186,15 +182,27 @@ func (h *fixture) revision(t *testing.T, env scope.Env) (n int64) {
 	return n
 }
 
+// wantFault fails unless err is a fault of a kind that names a member, if there is one to name.
 func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Kind != kind {
-		t.Fatalf("got %v, want kind %d", err, kind)
+		t.Fatalf("got %v, want a fault of kind %d", err, kind)
 	}
 	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {
-		t.Fatalf("no offence at %s in %+v", pointer, f.Details)
+		t.Fatalf("the fault names %+v, want %s", f.Details, pointer)
 	}
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -17,12 +17,13 @@ const (
 	usesText = "package p\n\nimport data.lib.text\n\nallow if text.same(input.user.id, \"alice\")\n"
 )
 
+// library creates an active library.
 func (h *fixture) library(t *testing.T, env scope.Env, source string) Policy {
 	t.Helper()
 	return h.create(t, Draft{Kind: KindLibrary, Name: "library", RegoCode: source, Environment: env, Status: Active})
 }
 
-// wantCode checks a fault's code, and that its text contains all names.
+// wantCode fails unless err is a fault with a kind and a code whose text contains all names.
 func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...string) {
 	t.Helper()
 	wantFault(t, err, kind, "")
@@ -34,14 +35,16 @@ func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...st
 	}
 	for _, n := range names {
 		if !strings.Contains(text, n) {
-			t.Errorf("%q is not named in %s", n, text)
+			t.Errorf("the fault says %s, want it to name %q", text, n)
 		}
 	}
 	if f.Code != code {
-		t.Errorf("code %s, want %s", f.Code, code)
+		t.Errorf("the fault has the code %s, want %s", f.Code, code)
 	}
 }
 
+// TestLibraries: controls and libraries import active libraries, and no change of a library may break or
+// strand its users.
 func TestLibraries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h, ctx := newFixture(t, c), context.Background()
@@ -55,22 +58,22 @@ func TestLibraries(t *testing.T) {
 
 		page, err := h.List(ctx, sc(""), Filter{Kind: KindLibrary, Limit: 10})
 		if err != nil || page.Total != 2 || page.Policies[0].Kind != KindLibrary {
-			t.Errorf("libraries %+v %v", page, err)
+			t.Errorf("List of libraries = %+v, %v, want 2", page, err)
 		}
 		u, err := h.Users(ctx, sc(""), lib.ID)
 		if err != nil || u.Package != "lib.text" || u.Total != 3 || u.Users[0].ID != chain.ID || u.Users[1].ID != user.ID || u.Users[2].ID != far.ID {
-			t.Errorf("users %+v %v", u, err)
+			t.Errorf("Users of the library = %+v, %v, want %d, %d and %d", u, err, chain.ID, user.ID, far.ID)
 		}
 		_, err = h.Users(ctx, sc(""), user.ID)
 		wantCode(t, err, fault.Conflict, "not_a_library")
 		_, err = h.Test(ctx, sc(""), lib.ID, passing)
 		wantCode(t, err, fault.Conflict, "is_library")
 		if report, err := h.Test(ctx, sc(""), user.ID, nil); err != nil || report.Summary.Failed != 0 {
-			t.Errorf("tests with a library %+v %v", report, err)
+			t.Errorf("Test of a control with a library = %+v, %v, want no failure", report, err)
 		}
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 1 {
-				t.Errorf("a library decides: %v %v", cs, err)
+				t.Errorf("ControlsFor = %v, %v, want only the control", cs, err)
 			}
 			return nil
 		})
@@ -85,19 +88,21 @@ func TestLibraries(t *testing.T) {
 		_, err = h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr("package lib.text\n\nsame(a) if a\n")}, 0)
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "(direct) in sandbox, line 5, column 10", "(far)")
 		if now, err := h.Get(ctx, sc(""), lib.ID); err != nil || now.Version != 1 || now.RegoCode != textLib {
-			t.Errorf("changed %+v %v", now, err)
+			t.Errorf("the library after refused changes = %+v, %v, want version 1", now, err)
 		}
 		before := h.revision(t, scope.Sandbox)
 		next, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(strings.ReplaceAll(textLib, "lower", "upper"))}, 0)
 		if err != nil || next.Version != 2 || len(next.Affected) != 3 || h.revision(t, scope.Sandbox) == before {
-			t.Errorf("updated %+v %v", next, err)
+			t.Errorf("Update of the library = %+v, %v, want version 2, 3 affected and a new revision", next, err)
 		}
 		if v, err := h.RestoreVersion(ctx, sc(""), lib.ID, 1, 0); err != nil || v.RegoCode != textLib {
-			t.Errorf("restored %+v %v", v, err)
+			t.Errorf("RestoreVersion of the library = %+v, %v", v, err)
 		}
 	})
 }
 
+// TestLibrariesInUse: a library has no members of a control, a package of its own, and source that
+// compiles.
 func TestLibrariesInUse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h, ctx := newFixture(t, c), context.Background()
@@ -123,14 +128,16 @@ func TestLibrariesInUse(t *testing.T) {
 		_, err = h.Update(ctx, sc(""), draft.ID, Change{Status: ptr(Active)}, 0)
 		wantCode(t, err, fault.Conflict, "library_exists", "lib.text")
 		if v, err := h.Validate(ctx, sc(""), usesText); err != nil || !v.Valid {
-			t.Errorf("validate %+v %v", v, err)
+			t.Errorf("Validate in sandbox = %+v, %v, want valid", v, err)
 		}
 		if v, err := h.Validate(ctx, sc(scope.Production), usesText); err != nil || v.Valid {
-			t.Errorf("validate in production %+v %v", v, err)
+			t.Errorf("Validate in production = %+v, %v, want invalid", v, err)
 		}
 	})
 }
 
+// TestPromoteWithLibraries: a control is promoted after its libraries. Sandbox uses those of production,
+// unless it has its own.
 func TestPromoteWithLibraries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h, ctx := newFixture(t, c), context.Background()
@@ -139,23 +146,19 @@ func TestPromoteWithLibraries(t *testing.T) {
 		stays := h.create(t, Draft{Name: "stays", RegoCode: usesText, Status: Active})
 		_, err := h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)
 		wantCode(t, err, fault.Conflict, "libraries_not_promoted", "lib.text")
-		if _, err := h.Promote(ctx, sc(""), lib.ID, Promotion{}, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Promote(ctx, sc(""), user.ID, Promotion{}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Promote(ctx, sc(""), lib.ID, Promotion{}, 0)))
+		must(t, errOf(h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)))
 		// Controls that stay in sandbox now use the library of production.
 		u, err := h.Users(ctx, sc(""), lib.ID)
 		if err != nil || u.Total != 2 || u.Users[1].ID != stays.ID {
-			t.Errorf("users %+v %v", u, err)
+			t.Errorf("Users of the promoted library = %+v, %v, want 2 with %d", u, err, stays.ID)
 		}
 		if _, err := h.Update(ctx, sc(""), stays.ID, Change{RegoCode: ptr(usesText + "\ndeny if text.same(\"a\", input.user.id)\n")}, 0); err != nil {
 			t.Error(err)
 		}
 		sandbox := h.revision(t, scope.Sandbox)
 		if _, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(textLib + "\nmore := 1\n")}, 0); err != nil || h.revision(t, scope.Sandbox) == sandbox {
-			t.Errorf("sandbox does not hear of it: %v", err)
+			t.Errorf("Update of a library of production: %v, and sandbox has revision %d as before", err, sandbox)
 		}
 		// A sandbox library with the same package takes precedence, and its users must compile with it.
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "trial", Status: Active, RegoCode: "package lib.text\n\nother := 1\n"})

@@ -13,6 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// TestMetrics: concurrent evaluations are counted once each, also if a flush fails. Those of unknown
+// controls and tenants are dropped.
 func TestMetrics(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -34,36 +36,32 @@ func TestMetrics(t *testing.T) {
 		wg.Wait()
 		m.Add(scope.DefaultTenant, 4711, time.Second, false) // no such control
 		m.Add("nobody", p.ID, time.Second, false)            // no such tenant
-		if err := m.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Flush(ctx))
 		got, err := h.Get(ctx, sc(""), p.ID)
 		want := Performance{AvgEvaluationTimeMS: 2, TotalEvaluations: 800, CacheHitRate: 0.25}
 		if err != nil || got.Metrics != want || got.Version != 1 {
-			t.Errorf("metrics %+v, %v", got.Metrics, err)
+			t.Errorf("metrics = %+v, %v, want %+v", got.Metrics, err, want)
 		}
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		m.Add(scope.DefaultTenant, p.ID, 2*time.Millisecond, true)
 		if m.Flush(cancelled) == nil {
-			t.Error("flushed without a context")
+			t.Error("Flush with a cancelled context succeeds, want an error")
 		}
 		if err := m.Run(cancelled); err != nil { // flushes once more
 			t.Fatal(err)
 		}
 		if got, err = h.Get(ctx, sc(""), p.ID); err != nil || got.Metrics.TotalEvaluations != 801 {
-			t.Errorf("after the end %+v, %v", got.Metrics, err)
+			t.Errorf("metrics after Run = %+v, %v, want 801 evaluations", got.Metrics, err)
 		}
 		own := m.Tally(scope.DefaultTenant, p.ID)
 		for range 2 { // counted in the same tally as local evaluations, once each time
 			own.Evaluated(2*time.Millisecond, false)
 			m.Add(scope.DefaultTenant, p.ID, 2*time.Millisecond, false)
-			if err := m.Flush(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Flush(ctx))
 		}
 		if got, err = h.Get(ctx, sc(""), p.ID); err != nil || got.Metrics.TotalEvaluations != 805 || own.Evaluations.Load() != 4 {
-			t.Errorf("with a tally of its own %+v, %v", got.Metrics, err)
+			t.Errorf("metrics with a tally of the evaluator = %+v, %v, want 805 evaluations", got.Metrics, err)
 		}
 	})
 }
@@ -78,13 +76,11 @@ func TestReportedIDsAreNotKept(t *testing.T) {
 		for id := range int64(1000) {
 			m.Add(scope.DefaultTenant, id, time.Millisecond, false)
 		}
-		if err := m.Flush(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Flush(context.Background()))
 		var held []int64
 		m.Each(func(_ scope.TenantID, id int64, _ *rego.Tally) { held = append(held, id) })
 		if len(m.tallies) != 1 || !slices.Equal(held, []int64{1}) || m.Tally(scope.DefaultTenant, 1) != own || own.Evaluations.Load() != 1 {
-			t.Errorf("%d tallies, held: %v", len(m.tallies), held)
+			t.Errorf("%d tallies remain, of the controls %v, want only 1", len(m.tallies), held)
 		}
 	})
 }

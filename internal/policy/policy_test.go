@@ -16,27 +16,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
+// TestLifeOfAControl follows a control from its creation over changes to its deactivation.
 func TestLifeOfAControl(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{Name: "Pay_50%", TestCases: passing})
 		if p.Status != Drafted || p.Environment != scope.Sandbox || p.Version != 1 || p.CreatedBy != "alice" || p.SyncErrors == nil {
-			t.Errorf("created %+v", p)
+			t.Errorf("Create = %+v", p)
 		}
 		got, err := h.Get(ctx, sc(""), p.ID)
 		if diff := cmp.Diff(p, got); err != nil || diff != "" {
-			t.Errorf("read back: %v %s", err, diff)
+			t.Errorf("Get after Create: %v (-created +read)\n%s", err, diff)
 		}
 		before := h.revision(t, scope.Sandbox)
 		up, err := h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Active), Description: patch.Set("d")}, 1)
 		if err != nil || up.Status != Active || up.Version != 2 || up.RegoCode != good || up.Description != "d" {
-			t.Fatalf("activated %+v, %v", up, err)
+			t.Fatalf("Update to active = %+v, %v", up, err)
 		}
 		if after := h.revision(t, scope.Sandbox); after != before+1 {
-			t.Errorf("revision %d after %d", after, before)
+			t.Errorf("revision = %d, want %d", after, before+1)
 		}
 		if h.eval.checks.Load() != 1 {
-			t.Errorf("%d compilations for one source", h.eval.checks.Load())
+			t.Errorf("%d compilations of one source, want 1", h.eval.checks.Load())
 		}
 		_, err = h.Update(ctx, sc(""), p.ID, Change{Name: ptr("x")}, 1)
 		wantFault(t, err, fault.Precondition, "")
@@ -47,16 +48,14 @@ func TestLifeOfAControl(t *testing.T) {
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			cs, err := ControlsFor(ctx, tx, scope.Sandbox)
 			if err != nil || len(cs) != 1 || cs[0].Source != good || cs[0].Version != 2 || cs[0].ResourceID != 0 {
-				t.Errorf("controls %+v, %v", cs, err)
+				t.Errorf("ControlsFor = %+v, %v, want version 2 of the control", cs, err)
 			}
 			return nil
 		})
-		if _, err := h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Inactive)}, 0)))
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
-				t.Errorf("inactive and in scope: %+v, %v", cs, err)
+				t.Errorf("ControlsFor after the deactivation = %+v, %v, want none", cs, err)
 			}
 			return nil
 		})
@@ -65,6 +64,7 @@ func TestLifeOfAControl(t *testing.T) {
 	})
 }
 
+// TestTransitions: no control becomes a draft again, and a draft becomes active first.
 func TestTransitions(t *testing.T) {
 	for _, tc := range []struct {
 		from, to string
@@ -80,11 +80,13 @@ func TestTransitions(t *testing.T) {
 		{Active, Active, true},
 	} {
 		if err := transition(tc.from, tc.to); (err == nil) != tc.ok {
-			t.Errorf("%s to %s: %v", tc.from, tc.to, err)
+			t.Errorf("transition from %s to %s = %v, want allowed: %t", tc.from, tc.to, err, tc.ok)
 		}
 	}
 }
 
+// TestForeignIDs: a control cannot name a resource, a bouncer or a destination of another environment or
+// of none, and it is not visible outside its tenant and environment.
 func TestForeignIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -115,7 +117,7 @@ func TestForeignIDs(t *testing.T) {
 		wantFault(t, err, fault.Invalid, "/environment")
 		up, err := h.Update(ctx, sc(""), p.ID, Change{ResourceID: patch.Clear[int64]()}, 0)
 		if err != nil || up.ResourceID != nil || *up.BouncerID != 71 {
-			t.Errorf("unlinked %+v, %v", up, err)
+			t.Errorf("Update without the resource = %+v, %v, want bouncer 71 only", up, err)
 		}
 		other := sc("")
 		other.Tenant = dbtest.Second
@@ -126,6 +128,7 @@ func TestForeignIDs(t *testing.T) {
 	})
 }
 
+// TestListAndSearch: List filters by environment, status and a part of the name, literally.
 func TestListAndSearch(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -149,51 +152,49 @@ func TestListAndSearch(t *testing.T) {
 		} {
 			tc.f.Limit = 100
 			page, err := h.List(ctx, sc(tc.env), tc.f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := ""
 			for _, p := range page.Policies {
 				got += p.Name + "|"
 			}
 			if got != tc.want {
-				t.Errorf("%q %+v: %q, want %q", tc.env, tc.f, got, tc.want)
+				t.Errorf("List in %q of %+v = %q, want %q", tc.env, tc.f, got, tc.want)
 			}
 		}
 		page, err := h.List(ctx, sc(""), Filter{Skip: 4, Limit: 2})
 		if err != nil || page.Page != 3 || page.PageSize != 2 || page.Total != 5 {
-			t.Errorf("page %+v, %v", page, err)
+			t.Errorf("third page of 2 = %+v, %v", page, err)
 		}
 	})
 }
 
+// TestDeleteAndRestore: a deleted control comes back as it was, but never active without the resource
+// that it had.
 func TestDeleteAndRestore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID})
 		if _, err := h.Delete(ctx, sc(""), p.ID, false, 7); !fault.Is(err, fault.Precondition) {
-			t.Errorf("stale delete: %v", err)
+			t.Errorf("Delete with an old version: got %v, want a failed precondition", err)
 		}
 		h.Now = func() time.Time { return time.Unix(1e9, 123456789) }
 		at, err := h.Delete(ctx, sc(""), p.ID, false, 0)
 		if err != nil || at.Location() != time.UTC {
-			t.Fatal(at, err)
+			t.Fatalf("Delete = %v, %v, want a time in UTC", at, err)
 		}
 		err = c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			gone, err := get(ctx, tx, p.ID)
 			if err == nil && !gone.DeletedAt.Equal(at) {
-				t.Errorf("told %v, kept %v", at, gone.DeletedAt)
+				t.Errorf("deleted at %v in the store, want %v", gone.DeletedAt, at)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for deleted, want := range map[bool]int64{true: 1, false: 0} {
 			page, err := h.List(ctx, sc(""), Filter{Deleted: deleted, Limit: 10})
 			if err != nil || page.Total != want || int64(len(page.Policies)) != want {
-				t.Errorf("of the deleted (%v): %+v, %v", deleted, page, err)
+				t.Errorf("List with Deleted %v = %+v, %v, want %d", deleted, page, err, want)
 			}
 		}
 		_, err = h.Delete(ctx, sc(""), p.ID, false, 0)
@@ -202,25 +203,19 @@ func TestDeleteAndRestore(t *testing.T) {
 		wantFault(t, err, fault.NotFound, "")
 		back, err := h.Restore(ctx, sc(""), p.ID)
 		if err != nil || back.Status != Active || *back.ResourceID != r.ID || back.Version != 3 {
-			t.Fatalf("restored %+v, %v", back, err)
+			t.Fatalf("Restore = %+v, %v, want version 3, active", back, err)
 		}
 		_, err = h.Restore(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.Conflict, "")
 
-		// Its resource is removed while it is deleted. It must not be restored tenant-wide and active.
-		if _, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Resources.Delete(ctx, sc(""), r.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		// A control whose resource is gone must not become tenant-wide and active.
+		must(t, errOf(h.Delete(ctx, sc(""), p.ID, false, 0)))
+		must(t, errOf(h.Resources.Delete(ctx, sc(""), r.ID, 0)))
 		back, err = h.Restore(ctx, sc(""), p.ID)
 		if err != nil || back.Status != Inactive || back.ResourceID != nil {
-			t.Fatalf("restored without resource: %+v, %v", back, err)
+			t.Fatalf("Restore without the resource = %+v, %v, want inactive", back, err)
 		}
-		if _, err := h.Delete(ctx, sc(""), p.ID, true, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Delete(ctx, sc(""), p.ID, true, 0)))
 		_, err = h.Restore(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.NotFound, "")
 		h.wantEvents(t, "resource.created", "policy.created", "policy.deployed", "policy.deleted", "policy.updated", "policy.deployed",
@@ -228,13 +223,12 @@ func TestDeleteAndRestore(t *testing.T) {
 	})
 }
 
+// TestLimit: concurrent calls cannot create more controls than the tenant may have.
 func TestLimit(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		_, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": int64(10)})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		made := 0
 		for err := range together(50, func() error {
 			_, err := h.Create(ctx, sc(""), Draft{Name: "x", RegoCode: good})
@@ -246,11 +240,11 @@ func TestLimit(t *testing.T) {
 			}
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
-				t.Errorf("%v", err)
+				t.Errorf("Create over the limit: got %v, want limit_exceeded", err)
 			}
 		}
 		if page, err := h.List(ctx, sc(""), Filter{Limit: 100}); err != nil || page.Total != 10 || made != 10 {
-			t.Errorf("%d made, %d there, %v", made, page.Total, err)
+			t.Errorf("%d controls created and %d stored, %v, want 10", made, page.Total, err)
 		}
 	})
 }

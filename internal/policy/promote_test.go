@@ -35,25 +35,25 @@ func together(n int, fn func() error) iter.Seq[error] {
 	}
 }
 
+// TestPromote: a promotion moves a control to production and links it with the counterparts of its
+// resource and bouncer there.
 func TestPromote(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing})
 		up, err := h.Promote(ctx, sc(""), p.ID, Promotion{DeploymentNotes: "go"}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if up.Environment != scope.Production || up.ID != p.ID || up.PromotedAt == nil || *up.BouncerID != 72 || *up.ResourceID == r.ID || up.Version != 2 {
-			t.Errorf("promoted %+v", up)
+			t.Errorf("Promote = %+v", up)
 		}
 		twin, err := h.Resources.Get(ctx, sc(scope.Production), *up.ResourceID)
 		if err != nil || twin.Path != "/pay" || len(twin.Policies) != 1 {
-			t.Errorf("counterpart %+v, %v", twin, err)
+			t.Errorf("counterpart of the resource = %+v, %v", twin, err)
 		}
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 			if h.revision(t, env) == 0 {
-				t.Errorf("%s was not told", env)
+				t.Errorf("%s has no new revision", env)
 			}
 		}
 		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
@@ -64,12 +64,14 @@ func TestPromote(t *testing.T) {
 		second := h.create(t, Draft{ResourceID: &r.ID, BouncerID: ptr(int64(73))})
 		up, err = h.Promote(ctx, sc(""), second.ID, Promotion{}, 0)
 		if err != nil || *up.ResourceID != twin.ID || up.BouncerID != nil || up.Status != Drafted {
-			t.Errorf("second promoted %+v, %v", up, err)
+			t.Errorf("Promote of a second control = %+v, %v, want the same resource and no bouncer", up, err)
 		}
 		h.wantAudit(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_PROMOTED")
 	})
 }
 
+// TestPromotionGates: failing cases, the licence, a stale version and a missing approver refuse a
+// promotion, and nothing changes.
 func TestPromotionGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -87,12 +89,10 @@ func TestPromotionGates(t *testing.T) {
 		wantFault(t, err, fault.NotFound, "")
 		got, err := h.Get(ctx, sc(""), p.ID)
 		if err != nil || got.Version != 1 || got.Environment != scope.Sandbox {
-			t.Errorf("changed by a refused promotion: %+v, %v", got, err)
+			t.Errorf("control after a refused promotion = %+v, %v, want version 1 in sandbox", got, err)
 		}
 
-		if _, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"four_eyes": true})}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"four_eyes": true})})))
 		ok := h.create(t, Draft{TestCases: passing})
 		for _, approver := range []string{"", " ", "alice", "ALICE", "alice@x.example", "u1", "nobody", "carol", "u3", "dave"} {
 			_, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: approver}, 0)
@@ -101,14 +101,13 @@ func TestPromotionGates(t *testing.T) {
 		if _, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: "bob"}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Delete(ctx, sc(""), p.ID, false, 0)))
 		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{Approver: "bob"}, 0)
 		wantFault(t, err, fault.NotFound, "")
 	})
 }
 
+// TestFiftyPromotes: of 50 concurrent promotions on two replicas, one succeeds.
 func TestFiftyPromotes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		// Two replicas share one store: the turns of a process do not apply to the other one.
@@ -130,17 +129,18 @@ func TestFiftyPromotes(t *testing.T) {
 			case fault.Is(err, fault.Conflict):
 				refused++
 			default:
-				t.Error(err)
+				t.Errorf("Promote: %v", err)
 			}
 		}
 		if promoted != 1 || refused != 49 {
-			t.Errorf("%d promoted, %d refused", promoted, refused)
+			t.Errorf("%d promotions succeed and %d conflict, want 1 and 49", promoted, refused)
 		}
 		a.wantAudit(t, "POLICY_CREATED", "POLICY_PROMOTED")
 		a.wantEvents(t, "policy.created", "policy.deployed", "policy.promoted")
 	})
 }
 
+// TestHundredUpdates: each of 100 concurrent updates gets a version of its own.
 func TestHundredUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -164,33 +164,32 @@ func TestHundredUpdates(t *testing.T) {
 		}
 		got, err := h.Get(ctx, sc(""), p.ID)
 		if err != nil || got.Version != 101 {
-			t.Errorf("version %d, %v", got.Version, err)
+			t.Errorf("version = %d, %v, want 101", got.Version, err)
 		}
 		hist, err := h.Versions(ctx, sc(""), p.ID, 0, 1000)
 		if err != nil || hist.Total != 101 {
-			t.Errorf("%d versions, %v", hist.Total, err)
+			t.Errorf("Versions = %d, %v, want 101", hist.Total, err)
 		}
 	})
 }
 
+// TestVersions: each change is a version that can be read, compared and restored.
 func TestVersions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
-		if _, err := h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(better), Status: ptr(Active)}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(better), Status: ptr(Active)}, 0)))
 		d, err := h.Diff(ctx, sc(""), p.ID, 0, 0)
 		if err != nil || d.From != 1 || d.To != 2 || len(d.Changes) != 1 || d.Changes[0].Member != "status" || !strings.Contains(d.Rego, "+allow if input.user.id in") {
-			t.Errorf("diff %+v, %v", d, err)
+			t.Errorf("Diff = %+v, %v, want the status and the new rule", d, err)
 		}
 		back, err := h.RestoreVersion(ctx, sc(""), p.ID, 1, 0)
 		if err != nil || back.RegoCode != good || back.Version != 3 || back.Status != Active {
-			t.Errorf("restored %+v, %v", back, err)
+			t.Errorf("RestoreVersion(1) = %+v, %v, want version 3 with the first source", back, err)
 		}
 		v, err := h.Version(ctx, sc(""), p.ID, 2)
 		if err != nil || v.RegoCode != better || v.Change != "updated" || v.CreatedBy != "alice" {
-			t.Errorf("version 2 %+v, %v", v, err)
+			t.Errorf("Version(2) = %+v, %v", v, err)
 		}
 		_, err = h.Version(ctx, sc(""), p.ID, 9)
 		wantFault(t, err, fault.NotFound, "")
@@ -198,34 +197,35 @@ func TestVersions(t *testing.T) {
 		wantFault(t, err, fault.Precondition, "")
 		hist, err := h.Versions(ctx, sc(""), p.ID, 0, 2)
 		if err != nil || hist.Total != 3 || len(hist.Versions) != 2 || hist.Versions[0].Version != 3 || hist.Versions[0].Change != "restored" {
-			t.Errorf("history %+v, %v", hist, err)
+			t.Errorf("Versions = %+v, %v, want 2 of 3, the newest first", hist, err)
 		}
 	})
 }
 
+// TestRunTestsAndValidate: Test runs the stored cases or those that are sent, Validate shows each issue.
 func TestRunTestsAndValidate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
 		r, err := h.Test(ctx, sc(""), p.ID, nil)
 		if err != nil || r.Summary != (Summary{Total: 2, Passed: 2, PassRate: 1}) {
-			t.Errorf("stored: %+v, %v", r, err)
+			t.Errorf("Test of the stored cases = %+v, %v", r, err)
 		}
 		r, err = h.Test(ctx, sc(""), p.ID, []TestCase{{Name: "x", Input: map[string]any{}, Expected: true}})
 		if err != nil || r.Summary != (Summary{Total: 1, Failed: 1}) || r.Results[0].Actual {
-			t.Errorf("sent: %+v, %v", r, err)
+			t.Errorf("Test of a sent case = %+v, %v, want one failure", r, err)
 		}
 		r, err = h.Test(ctx, sc(""), p.ID, []TestCase{})
 		if err != nil || r.Results == nil || r.Summary.Total != 0 {
-			t.Errorf("none: %+v, %v", r, err)
+			t.Errorf("Test of no case = %+v, %v, want an empty list", r, err)
 		}
 		v, err := h.Validate(ctx, sc(""), broken)
 		if err != nil || v.Valid || len(v.Errors) == 0 || v.Errors[0].Line != 3 {
-			t.Errorf("broken: %+v, %v", v, err)
+			t.Errorf("Validate of a broken source = %+v, %v, want an error in line 3", v, err)
 		}
 		v, err = h.Validate(ctx, sc(""), good)
 		if err != nil || !v.Valid || v.Warnings == nil || v.Message == "" {
-			t.Errorf("good: %+v, %v", v, err)
+			t.Errorf("Validate of a good source = %+v, %v, want valid", v, err)
 		}
 	})
 }
@@ -241,27 +241,24 @@ func TestErrorIsADenial(t *testing.T) {
 		})
 		r, err := h.Test(ctx, sc(""), p.ID, nil)
 		if err != nil || r.Summary != (Summary{Total: 1, Passed: 1, PassRate: 1}) || r.Results[0].Error == "" {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("Test = %+v, %v, want one passed with an error", r, err)
 		}
-		if _, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 0); err != nil {
-			t.Error(err)
-		}
+		must(t, errOf(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
 	})
 }
 
+// TestTurnsEndWithTheCaller: a caller that goes away stops waiting for its turn.
 func TestTurnsEndWithTheCaller(t *testing.T) {
 	var ts turns
 	leave, err := ts.enter(context.Background(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := ts.enter(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled caller got %v", err)
+		t.Errorf("enter of a cancelled caller: got %v, want unavailable", err)
 	}
 	leave()
 	if len(ts.open) != 0 {
-		t.Errorf("%d turns left over", len(ts.open))
+		t.Errorf("%d turns remain, want none", len(ts.open))
 	}
 }

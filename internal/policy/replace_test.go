@@ -25,6 +25,8 @@ func (h *fixture) inProduction(t *testing.T) (ids []int64) {
 	return ids
 }
 
+// TestReplace: a promotion with Replace deactivates the active controls of the same name and resource,
+// and no others. Reinstate undoes it.
 func TestReplace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
@@ -32,9 +34,7 @@ func TestReplace(t *testing.T) {
 		promote := func(d Draft, replace bool) Policy {
 			t.Helper()
 			p, err := h.Promote(ctx, sc(""), h.create(t, d).ID, Promotion{Replace: replace}, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p.Warnings = slices.DeleteFunc(p.Warnings, func(w Warning) bool { return !strings.HasPrefix(w.Code, "same_name_") })
 			return p
 		}
@@ -42,46 +42,44 @@ func TestReplace(t *testing.T) {
 		first := promote(draft, true) // there is nothing to replace yet, nor a resource
 		other := promote(Draft{Name: "owners", Status: Active, ResourceID: &ship.ID}, false)
 		if len(first.Replaced)+len(first.Warnings) != 0 || len(other.Warnings) != 1 || other.Warnings[0].Code != "same_name_elsewhere" || !slices.Equal(other.Warnings[0].PolicyIDs, []int64{first.ID}) {
-			t.Errorf("%+v, %+v", first, other.Warnings)
+			t.Errorf("promotions of two resources = %+v, warnings %+v, want only same_name_elsewhere", first, other.Warnings)
 		}
 		wide := promote(Draft{Name: "owners", Status: Active}, true)
 		second := promote(draft, false)
 		if len(wide.Replaced) != 0 || len(second.Warnings) != 2 || second.Warnings[0].Code != "same_name_active" || !slices.Equal(second.Warnings[0].PolicyIDs, []int64{first.ID}) {
-			t.Errorf("%+v, %+v", wide, second.Warnings)
+			t.Errorf("promotions beside each other = %+v, warnings %+v, want same_name_active for %d", wide, second.Warnings, first.ID)
 		}
 		// The next one replaces both, and no other.
 		before := h.revision(t, scope.Production)
 		third := promote(draft, true)
 		if len(third.Replaced) != 2 || third.Replaced[0] != (Superseded{first.ID, "owners", 3}) || third.Replaced[1].PolicyID != second.ID || len(third.Warnings) != 1 {
-			t.Errorf("replaced %+v, warned of %+v", third.Replaced, third.Warnings)
+			t.Errorf("Replaced = %+v, warnings %+v, want both of the resource", third.Replaced, third.Warnings)
 		}
 		if got, want := h.inProduction(t), []int64{other.ID, wide.ID, third.ID}; !slices.Equal(got, want) || h.revision(t, scope.Production) == before {
-			t.Errorf("active %v, want %v", got, want)
+			t.Errorf("active controls of production = %v, want %v in a new revision", got, want)
 		}
 		history, err := h.Versions(ctx, sc(""), first.ID, 0, 10)
 		promoted, err2 := h.Versions(ctx, sc(""), third.ID, 0, 1)
 		if err != nil || err2 != nil || history.Total != 3 || history.Versions[0].Status != Inactive || history.Versions[0].Note != "superseded by policy 5, version 2" || !history.Versions[0].CreatedAt.Equal(promoted.Versions[0].CreatedAt) {
-			t.Errorf("%+v, %v, %v", history, err, err2)
+			t.Errorf("versions of the replaced control = %+v, %v, %v", history, err, err2)
 		}
 
 		// Undo the replacement, which changes only the states, and redo it.
 		for _, step := range []struct{ to, from int64 }{{first.ID, third.ID}, {third.ID, first.ID}} {
 			p, err := h.Reinstate(ctx, sc(""), step.to, Reinstatement{DeploymentNotes: "back"}, 0)
 			if err != nil || p.Status != Active || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != step.from {
-				t.Errorf("%+v, %v", p, err)
+				t.Errorf("Reinstate of %d = %+v, %v, want it to replace %d", step.to, p, err, step.from)
 			}
 			again, err := h.Reinstate(ctx, sc(scope.Production), step.to, Reinstatement{}, p.Version)
 			if err != nil || again.Version != p.Version || len(again.Replaced) != 0 {
-				t.Errorf("again: %+v, %v", again, err)
+				t.Errorf("Reinstate of %d again = %+v, %v, want no change", step.to, again, err)
 			}
 		}
 		_, err = h.Reinstate(ctx, sc(scope.Sandbox), first.ID, Reinstatement{}, 0)
 		wantFault(t, err, fault.NotFound, "")
 		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 1)
 		wantFault(t, err, fault.Precondition, "")
-		if _, err := h.Delete(ctx, sc(""), first.ID, false, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Delete(ctx, sc(""), first.ID, false, 0)))
 		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 0)
 		wantFault(t, err, fault.NotFound, "")
 	})
@@ -92,16 +90,14 @@ func TestReplaceRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		old, err := h.Promote(ctx, sc(""), h.create(t, Draft{Name: "owners", Status: Active}).ID, Promotion{}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		asleep := h.create(t, Draft{Name: "owners", TestCases: passing})
-		_, err = h.Promote(ctx, sc(""), asleep.ID, Promotion{Replace: true}, 0)
+		must(t, err)
+		inactive := h.create(t, Draft{Name: "owners", TestCases: passing})
+		_, err = h.Promote(ctx, sc(""), inactive.ID, Promotion{Replace: true}, 0)
 		wantCode(t, err, fault.Conflict, "not_active", "draft")
 		measured := 0
 		h.Impact = func(_ context.Context, _ scope.Scope, p Policy, replaced []Policy) (*Impact, error) {
-			if measured++; p.ID == asleep.ID || len(replaced) != 1 || replaced[0].ID != old.ID {
-				t.Errorf("measured %d without %+v", p.ID, replaced)
+			if measured++; p.ID == inactive.ID || len(replaced) != 1 || replaced[0].ID != old.ID {
+				t.Errorf("impact of %d instead of %+v, want of the active one instead of %d", p.ID, replaced, old.ID)
 			}
 			return nil, fault.New(fault.Invalid, "impact_blocked", "too many")
 		}
@@ -109,7 +105,7 @@ func TestReplaceRefused(t *testing.T) {
 		_, err = h.Promote(ctx, sc(""), next.ID, Promotion{Replace: true}, 0)
 		wantCode(t, err, fault.Invalid, "impact_blocked")
 		if got := h.inProduction(t); !slices.Equal(got, []int64{old.ID}) || measured != 1 {
-			t.Errorf("active %v, measured %d times", got, measured)
+			t.Errorf("active controls = %v after %d measurements, want only %d after 1", got, measured, old.ID)
 		}
 		// A change between the gates and the transaction makes the gates run again.
 		measured = 0
@@ -123,7 +119,7 @@ func TestReplaceRefused(t *testing.T) {
 		}
 		p, err := h.Promote(ctx, sc(""), next.ID, Promotion{Replace: true}, 0)
 		if err != nil || measured != 2 || len(p.Replaced) != 1 || p.Replaced[0].Version != 4 || !slices.Equal(h.inProduction(t), []int64{next.ID}) {
-			t.Errorf("%+v, %v, measured %d times", p, err, measured)
+			t.Errorf("Promote = %+v, %v after %d measurements, want it to replace version 4 after 2", p, err, measured)
 		}
 		h.wantAudit(t, "POLICY_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED", "POLICY_PROMOTED")
 		h.wantEvents(t, "policy.created", "policy.deployed", "policy.promoted", "policy.created", "policy.created", "policy.deployed", "policy.updated", "policy.updated", "policy.promoted")
@@ -139,17 +135,13 @@ func TestReplaceLibrary(t *testing.T) {
 			return h.Promote(ctx, sc(""), id, Promotion{Replace: replace}, 0)
 		}
 		first, err := promote(h.library(t, scope.Sandbox, textLib).ID, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		user := h.create(t, Draft{Name: "user", RegoCode: usesText, Status: Active})
-		if _, err := promote(user.ID, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(promote(user.ID, false)))
 		measured := 0
 		h.Impact = func(_ context.Context, _ scope.Scope, p Policy, replaced []Policy) (*Impact, error) {
 			if measured++; p.Kind != KindLibrary || len(replaced) != 1 || replaced[0].ID != first.ID {
-				t.Errorf("measured %+v without %+v", p, replaced)
+				t.Errorf("impact of %+v instead of %+v, want of a library instead of %d", p, replaced, first.ID)
 			}
 			return nil, nil
 		}
@@ -157,31 +149,21 @@ func TestReplaceLibrary(t *testing.T) {
 		_, err = promote(next.ID, false)
 		wantCode(t, err, fault.Conflict, "library_exists")
 		broken := h.create(t, Draft{Kind: KindLibrary, Name: "broken", RegoCode: "package lib.text\n\nother := 1\n"})
-		if _, err := h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Active)}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Inactive)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Active)}, 0)))
 		_, err = promote(broken.ID, true)
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "user")
-		if _, err := h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Active)}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Inactive)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Active)}, 0)))
 		p, err := promote(next.ID, true)
 		if err != nil || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first.ID || measured != 2 {
-			t.Fatalf("%+v, %v, measured %d times", p, err, measured)
+			t.Fatalf("Promote = %+v, %v after %d measurements, want it to replace %d after 2", p, err, measured, first.ID)
 		}
 		for _, want := range []int64{first.ID, next.ID} {
-			if _, err := h.Reinstate(ctx, sc(""), want, Reinstatement{}, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(h.Reinstate(ctx, sc(""), want, Reinstatement{}, 0)))
 			libs, err := h.Libraries(ctx, sc(""), scope.Production)
 			if err != nil || len(libs) != 1 || libs[0].ID != want {
-				t.Errorf("%+v, %v", libs, err)
+				t.Errorf("Libraries = %+v, %v, want only %d", libs, err, want)
 			}
 		}
 	})

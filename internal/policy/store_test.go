@@ -10,32 +10,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// wantAudit checks the types of the entries in the administrative log, oldest first.
+// wantAudit fails unless the administrative log has entries of these types, oldest first.
 func (h *fixture) wantAudit(t *testing.T, want ...string) {
 	t.Helper()
-	var got []string
-	h.in(t, func(ctx context.Context, tx *db.Tx) error {
-		rows, err := db.All[string](ctx, tx, `SELECT type FROM audit_events ORDER BY seq`)
-		got = rows
-		return err
-	})
-	if !slices.Equal(got, want) {
-		t.Errorf("audited %v, want %v", got, want)
-	}
+	h.wantTypes(t, "audit_events", want)
 }
 
-// wantEvents checks the types of the emitted events, oldest first.
-func (h *fixture) wantEvents(t *testing.T, want ...string) {
+// wantTypes fails unless the rows of a table have these types, oldest first.
+func (h *fixture) wantTypes(t *testing.T, table string, want []string) {
 	t.Helper()
-	var got []string
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
-		rows, err := db.All[string](ctx, tx, `SELECT type FROM events ORDER BY seq`)
-		got = rows
+		got, err := db.All[string](ctx, tx, `SELECT type FROM `+table+` ORDER BY seq`)
+		if !slices.Equal(got, want) {
+			t.Errorf("types in %s = %v, want %v", table, got, want)
+		}
 		return err
 	})
-	if !slices.Equal(got, want) {
-		t.Errorf("told %v, want %v", got, want)
-	}
+}
+
+// wantEvents fails unless events of these types were emitted, oldest first.
+func (h *fixture) wantEvents(t *testing.T, want ...string) {
+	t.Helper()
+	h.wantTypes(t, "events", want)
 }
 
 // TestWithActions: WithActions returns the controls with actions, and only those that were asked
@@ -51,7 +47,7 @@ func TestWithActions(t *testing.T) {
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			got, err := WithActions(ctx, tx, []int64{quiet.ID, acts.ID, acts.ID + 1000})
 			if err == nil && (len(got) != 1 || got[0].ID != acts.ID || len(got[0].Actions) != 1) {
-				t.Errorf("%+v", got)
+				t.Errorf("WithActions = %+v, want only %d", got, acts.ID)
 			}
 			return err
 		})
@@ -66,7 +62,7 @@ func TestWithActions(t *testing.T) {
 				Detail string `db:"detail"`
 			}](ctx, tx, "EXPLAIN QUERY PLAN "+actingIDs)
 			if err == nil && (len(plan) != 1 || !strings.Contains(plan[0].Detail, "policies_acting")) {
-				t.Errorf("%+v", plan)
+				t.Errorf("plan = %+v, want the index policies_acting", plan)
 			}
 			return err
 		})

@@ -116,7 +116,7 @@ func TestPromotionWarnings(t *testing.T) {
 			for _, w := range p.Warnings {
 				codes, messages = append(codes, w.Code), append(messages, w.Message)
 				if !slices.Equal(w.PolicyIDs, []int64{p.ID}) {
-					t.Errorf("%s: warned of policies %v", name, w.PolicyIDs)
+					t.Errorf("%s: the warning names the policies %v, want %d", name, w.PolicyIDs, p.ID)
 				}
 				for _, id := range w.ResourceIDs {
 					uncovered = append(uncovered, map[int64]string{pay.ID: "pay", ship.ID: "ship"}[id])
@@ -127,7 +127,7 @@ func TestPromotionWarnings(t *testing.T) {
 			}
 			for _, text := range c.text {
 				if !strings.Contains(strings.Join(messages, "\n"), text) {
-					t.Errorf("%s: no %q in %q", name, text, messages)
+					t.Errorf("%s: warnings %q, want %q in them", name, messages, text)
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func TestPromotionUncoversMany(t *testing.T) {
 		}
 		p, err := h.Promote(context.Background(), sc(""), h.create(t, Draft{Status: Active}).ID, Promotion{}, 0)
 		if err != nil || len(p.Warnings) != 2 || len(p.Warnings[1].ResourceIDs) != 10 || !strings.Contains(p.Warnings[1].Message, "and more") {
-			t.Errorf("%+v, %v", p.Warnings, err)
+			t.Errorf("Promote warns of %+v, %v, want ten resources and more", p.Warnings, err)
 		}
 	})
 }
@@ -172,12 +172,12 @@ func TestKeepInSandbox(t *testing.T) {
 		})
 		p, err := h.Promote(ctx, sc(""), old.ID, Promotion{KeepInSandbox: true}, 0)
 		if err != nil || p.ID != old.ID || p.Environment != scope.Production || p.SandboxCopyID == 0 || p.SandboxCopyID == old.ID {
-			t.Fatalf("%+v, %v", p, err)
+			t.Fatalf("Promote = %+v, %v, want a copy in sandbox", p, err)
 		}
-		kept, err := h.Get(ctx, sc(scope.Sandbox), p.SandboxCopyID)
-		if err != nil || kept.Name != old.Name || kept.Description != old.Description || kept.Status != Active || kept.RegoCode != old.RegoCode ||
-			*kept.ResourceID != r.ID || *kept.BouncerID != 71 || len(kept.TestCases) != len(passing) || kept.Version != 1 || kept.PromotedAt != nil {
-			t.Errorf("kept %+v, %v", kept, err)
+		copied, err := h.Get(ctx, sc(scope.Sandbox), p.SandboxCopyID)
+		if err != nil || copied.Name != old.Name || copied.Description != old.Description || copied.Status != Active || copied.RegoCode != old.RegoCode ||
+			*copied.ResourceID != r.ID || *copied.BouncerID != 71 || len(copied.TestCases) != len(passing) || copied.Version != 1 || copied.PromotedAt != nil {
+			t.Errorf("copy = %+v, %v, want the content of %+v", copied, err, old)
 		}
 		h.wantAudit(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED")
 		h.wantEvents(t, "resource.created", "policy.created", "policy.deployed", "resource.created", "policy.promoted", "policy.created", "policy.deployed")
@@ -185,19 +185,17 @@ func TestKeepInSandbox(t *testing.T) {
 		lib := h.library(t, scope.Sandbox, textLib)
 		up, err := h.Promote(ctx, sc(""), lib.ID, Promotion{KeepInSandbox: true}, 0)
 		if err != nil || up.SandboxCopyID == 0 {
-			t.Errorf("library: %+v, %v", up, err)
+			t.Errorf("Promote of a library = %+v, %v, want a copy in sandbox", up, err)
 		}
 
 		// If the tenant's limit does not allow the copy, nothing is promoted.
 		last := h.create(t, Draft{Name: "last", Status: Active})
 		n := int64(5)
-		if _, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})})))
 		_, err = h.Promote(ctx, sc(""), last.ID, Promotion{KeepInSandbox: true}, 0)
 		wantCode(t, err, fault.Forbidden, "limit_exceeded")
 		if got, err := h.Get(ctx, sc(""), last.ID); err != nil || got.Environment != scope.Sandbox {
-			t.Errorf("promoted without its copy: %+v, %v", got, err)
+			t.Errorf("control without room for its copy = %+v, %v, want it in sandbox", got, err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func details(t *testing.T, err error) *fault.Error {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) {
-		t.Fatalf("no fault: %v", err)
+		t.Fatalf("got %v, want a fault", err)
 	}
 	return f
 }
@@ -43,7 +43,7 @@ func TestReadNeedsAControl(t *testing.T) {
 		"one and a test": {[]controlfile.File{{Path: "a.rego", Content: control}, {Path: "a_test.rego", Content: "package a_test\n"}}, 0},
 	} {
 		if _, issues := read(c.files); len(issues) != c.issues {
-			t.Errorf("%s: %+v", what, issues)
+			t.Errorf("%s: issues = %+v, want %d", what, issues, c.issues)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestLinked(t *testing.T) {
 		"none, over the request's":           {none, nil, &two, patch.Clear[int64]()},
 	} {
 		if got := linked(c.manifest, c.id, c.otherwise); got != c.want {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf("%s: linked = %+v, want %+v", what, got, c.want)
 		}
 	}
 }
@@ -80,30 +80,30 @@ func TestPlacement(t *testing.T) {
 	}
 	if got.Name != "a" || *got.Change.RegoCode != "package a\n" || got.Change.Description != patch.Set("about") || *got.Change.Status != policy.Active ||
 		got.Change.ResourceID != patch.Set(resource) || got.Change.BouncerID != patch.Set(bouncer) || got.Note != "deployed from p/a.rego at 4f1c2aa" {
-		t.Errorf("%+v", got)
+		t.Errorf("placement = %+v", got)
 	}
 	if want := map[string]any{"deployment_id": "d1", "path": "p/a.rego", "repository": "github.com/acme/controls", "commit": "4f1c2aa"}; !reflect.DeepEqual(got.Extra, want) {
-		t.Errorf("kept with it: %v", got.Extra)
+		t.Errorf("extra = %v, want %v", got.Extra, want)
 	}
 	// Cases are stored with the types of JSON, so that the next deployment finds them unchanged.
 	if want := []policy.TestCase{{Name: "staff", Expected: true, Input: map[string]any{"n": 1.0, "list": []any{"a"}}}}; !reflect.DeepEqual(got.Change.TestCases.Value, want) {
-		t.Errorf("cases: %+v", got.Change.TestCases.Value)
+		t.Errorf("cases = %+v, want %+v", got.Change.TestCases.Value, want)
 	}
 	got, err = placement(scope.Scope{}, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a"}, links{}, Request{}, Deployment{ID: "d2"})
 	if err != nil || got.Note != "deployed from a.rego" || len(got.Extra) != 2 || got.Change.Description.Sent || got.Change.Status != nil || got.Change.TestCases.Sent || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
-		t.Errorf("a control of which nothing is said: %+v %v", got, err)
+		t.Errorf("placement of a control without a manifest = %+v, %v", got, err)
 	}
 	// A library does not get the links of the request.
 	got, err = placement(scope.Scope{}, controlfile.Control{Path: "lib.rego", Source: "package lib.roles\n\nx := 1\n", Name: "roles"}, links{}, r, d)
 	if err != nil || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
-		t.Errorf("a library: %+v %v", got, err)
+		t.Errorf("placement of a library = %+v, %v, want no links", got, err)
 	}
 	if r.ResourceID == nil {
-		t.Error("the request has changed")
+		t.Error("placement changes its request")
 	}
 	cases[0].Input = map[string]any{"f": func() {}}
 	if _, err := placement(scope.Scope{}, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases}, links{}, r, d); err == nil || !strings.Contains(err.Error(), "test cases of a.rego") {
-		t.Errorf("what is no JSON: %v", err)
+		t.Errorf("placement of a case that is not JSON: got %v, want an error about the test cases", err)
 	}
 }
 
@@ -116,17 +116,17 @@ func TestOutcomes(t *testing.T) {
 	}
 	dry := outcomes(scope.Scope{}, repo, placed, true)
 	if o := dry[0]; o.Path != "new.rego" || o.Result != "created" || !strings.HasPrefix(o.Diff, "--- /dev/null\n+++ b/new.rego\n") || !strings.Contains(o.Diff, "+package new\n") || o.Changes != nil {
-		t.Errorf("created: %+v", o)
+		t.Errorf("outcome of a new file = %+v", o)
 	}
 	if o := dry[1]; o.Version != 4 || o.Status != policy.Active || !strings.HasPrefix(o.Diff, "--- a/old.rego\n+++ b/old.rego\n") || !strings.Contains(o.Diff, "-x := 1\n+x := 2\n") || len(o.Changes) == 0 {
-		t.Errorf("updated: %+v", o)
+		t.Errorf("outcome of a changed file = %+v", o)
 	}
 	if o := dry[2]; o.Result != "unchanged" || o.Diff != "" || o.Changes != nil {
-		t.Errorf("unchanged: %+v", o)
+		t.Errorf("outcome of an unchanged file = %+v", o)
 	}
 	for _, o := range outcomes(scope.Scope{}, repo, placed, false) {
 		if o.Diff != "" || o.Changes != nil || o.PolicyID == 0 {
-			t.Errorf("not a dry run: %+v", o)
+			t.Errorf("outcome of a deployment = %+v, want no difference", o)
 		}
 	}
 }
@@ -139,11 +139,11 @@ func TestRefused(t *testing.T) {
 	}
 	f := details(t, refused(files, issues))
 	if !fault.Is(f, fault.Invalid) || f.Code != "invalid_policy" || f.Message != "the files have 3 errors" {
-		t.Errorf("%+v", f)
+		t.Errorf("fault = %+v, want invalid_policy with 3 errors", f)
 	}
 	want := []fault.Detail{{Pointer: "/files/1/content", Message: "bad", Line: 3, Column: 4}, {Pointer: "/files", Message: "odd"}, {Pointer: "/files", Message: "none"}}
 	if !slices.Equal(f.Details, want) {
-		t.Errorf("%+v", f.Details)
+		t.Errorf("details = %+v, want %+v", f.Details, want)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestUntested(t *testing.T) {
 		{Message: "gatehouse.yaml: broken: took too long", Line: 7},
 	}
 	if f.Code != "tests_failed" || f.Message != "4 of 7 tests fail" || !slices.Equal(f.Details, want) {
-		t.Errorf("%+v", f)
+		t.Errorf("fault = %+v, want tests_failed with %+v", f, want)
 	}
 	if text, err := json.Marshal(f.Fields["failures"]); err != nil || strings.Contains(string(text), "test_good") || strings.Contains(string(text), "fine") || strings.Count(string(text), `"file"`) != 4 {
-		t.Errorf("failures: %s %v", text, err)
+		t.Errorf("failures = %s, %v, want the 4 that fail", text, err)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestLater(t *testing.T) {
 		want bool
 	}{{never, never, false}, {never, first, false}, {first, never, true}, {first, second, false}, {second, first, true}, {first, first, false}} {
 		if later(c.a, c.b) != c.want {
-			t.Errorf("%v after %v: %v", c.a.PromotedAt, c.b.PromotedAt, !c.want)
+			t.Errorf("later of %v and %v = %v, want %v", c.a.PromotedAt, c.b.PromotedAt, !c.want, c.want)
 		}
 	}
 }
@@ -196,10 +196,10 @@ func TestDeployRefusesProduction(t *testing.T) {
 	s := &Service{}
 	all := scope.Scope{Permissions: scope.Permissions{All: true}}
 	if _, err := s.Deploy(t.Context(), all, Request{Environment: scope.Production}); !fault.Is(err, fault.Invalid) || details(t, err).Details[0].Pointer != "/environment" {
-		t.Errorf("to production: %v", err)
+		t.Errorf("Deploy to production: got %v, want an offence at /environment", err)
 	}
 	all.Env, all.EnvBound = scope.Production, true
 	if _, err := s.Deploy(t.Context(), all, Request{}); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("by a production credential: %v", err)
+		t.Errorf("Deploy by a production credential: got %v, want forbidden", err)
 	}
 }

@@ -12,7 +12,7 @@ func decode(t testing.TB, text string) value.Value {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
-		t.Fatal(text, err)
+		t.Fatalf("decode %s: %v", text, err)
 	}
 	return v
 }
@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 		"tokens": false, "max_tokens": false, "email": false, "owner": false, "": false,
 	} {
 		if Hides(name) != want {
-			t.Errorf("%q hides: %t", name, !want)
+			t.Errorf("Hides(%q) = %t, want %t", name, !want, want)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestText(t *testing.T) {
 		"cut within":      {`{"password":"hunter2hunter2"}`, strings.Repeat("x", cutFrom) + "hunter2hun", strings.Repeat("x", cutFrom) + "[redacted]"},
 	} {
 		if got := In(decode(t, tc.in)).Text(tc.text); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+			t.Errorf("%s: Text = %q, want %q", name, got, tc.want)
 		}
 	}
 }
@@ -58,13 +58,13 @@ func TestDocument(t *testing.T) {
 	const want = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"[redacted] at [redacted]","details":{"source":"x == \"[redacted]\"","values":{"input.[redacted]":"[redacted]","rule":"[redacted]"}},` +
 		`"conditions":[{"line":1234,"values":[{"path":"input.[redacted]","variable":"x","value":{"line":"[redacted]","a":["[redacted]"]}}]}]}`
 	if got := string(found.Document([]byte(doc))); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("Document = %s\nwant\n%s", got, want)
 	}
 	if got := string(Found(nil).Document([]byte(doc))); got != doc {
-		t.Errorf("with nothing to hide: %s", got)
+		t.Errorf("Document with nothing to hide = %s, want %s", got, doc)
 	}
 	if got := found.Document([]byte(`{"broken"`)); string(got) != "null" || !json.Valid(got) {
-		t.Errorf("what cannot be read: %s", got)
+		t.Errorf("Document of broken JSON = %s, want null", got)
 	}
 }
 
@@ -73,9 +73,9 @@ func TestNothingToHide(t *testing.T) {
 	v := decode(t, `{"id":"ann","roles":["a","b"],"attributes":{"level":3,"password":null}}`)
 	if n := testing.AllocsPerRun(100, func() {
 		if In(v) != nil {
-			t.Error("found something")
+			t.Error("In of a value without secrets finds some, want none")
 		}
 	}); n > 4 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("In makes %v allocations, want at most 4", n)
 	}
 }

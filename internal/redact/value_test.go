@@ -53,12 +53,12 @@ func TestAppendValue(t *testing.T) {
 		v := drawValue(t, 0)
 		want, ok := JSON(nil, v.AppendJSON(nil))
 		if got := AppendValue(nil, v); !ok || !bytes.Equal(got, want) {
-			t.Fatalf("%s\ngave %s\nwant %s", v.AppendJSON(nil), got, want)
+			t.Fatalf("AppendValue of %s = %s, want %s", v.AppendJSON(nil), got, want)
 		}
 		name := rapid.SampledFrom(names).Draw(t, "member")
 		want, _ = JSON(nil, value.Object(value.Member{Key: name, Value: v}).AppendJSON(nil))
 		if got := fmt.Sprintf("{%s}", AppendMember(nil, 0, name, v)); got != string(want) {
-			t.Fatalf("%q: %s, want %s", name, got, want)
+			t.Fatalf("AppendMember of %q = %s, want %s", name, got, want)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func TestAppendDeepValue(t *testing.T) {
 		v = value.Array(v)
 	}
 	if got := string(AppendValue(nil, v)); strings.Contains(got, "deep") || !strings.Contains(got, "[null]") {
-		t.Errorf("%s", got)
+		t.Errorf("AppendValue of a deep value = %s, want null inside", got)
 	}
 }
 
@@ -79,12 +79,12 @@ func TestSecretWords(t *testing.T) {
 	for _, word := range []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"} {
 		for _, name := range []string{word, "x" + word, word + "x", "my_" + strings.ToUpper(word) + "-9", word[:1] + word, word[:3] + word} {
 			if !Hides(name) {
-				t.Errorf("%q is no secret", name)
+				t.Errorf("Hides(%q) = false, want true", name)
 			}
 		}
 		for _, name := range []string{word[:len(word)-1], word[1:]} {
 			if Hides(name) {
-				t.Errorf("%q is a secret", name)
+				t.Errorf("Hides(%q) = true, want false", name)
 			}
 		}
 	}
@@ -100,10 +100,10 @@ func TestUsualNames(t *testing.T) {
 	found := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list, -1)
 	for _, m := range found {
 		if !usual(m[1]) || Hides(m[1]) {
-			t.Errorf("%q: usual %t, hides %t", m[1], usual(m[1]), Hides(m[1]))
+			t.Errorf("%q: usual = %t and Hides = %t, want true and false", m[1], usual(m[1]), Hides(m[1]))
 		}
 	}
 	if len(found) < 10 {
-		t.Errorf("%d names found", len(found))
+		t.Errorf("%d names on the fast path, want at least 10", len(found))
 	}
 }

@@ -50,7 +50,7 @@ func TestFloodOfChanges(t *testing.T) {
 				running.Go(func() {
 					for !end.Load() {
 						if err := patiently(func() error { return flood(s, w, counts[w]+1) }); err != nil {
-							t.Errorf("a write: %v", err)
+							t.Errorf("write: %v", err)
 							return
 						}
 						counts[w]++
@@ -65,7 +65,7 @@ func TestFloodOfChanges(t *testing.T) {
 			stop()
 			t.Logf("%d changes, a pause of %d ms", d.ChangesCopied, d.WritePauseMS)
 			if d.Status != Completed || regionOfTenant(t, s) != way[1] {
-				t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+				t.Errorf("deployment = %+v (%s), want it completed in %s", d, d.ReasonText, way[1])
 			}
 			have := names(t, s)
 			for w, n := range counts {
@@ -76,7 +76,7 @@ func TestFloodOfChanges(t *testing.T) {
 					}
 				}
 				if found != 500 {
-					t.Errorf("writer %d: %d rows of its last transaction, not 500", w, found)
+					t.Errorf("writer %d: %d rows of its last transaction, want 500", w, found)
 				}
 			}
 		})
@@ -116,7 +116,7 @@ func TestBrake(t *testing.T) {
 				case fault.Is(err, fault.Unavailable):
 					refused++
 				default:
-					t.Fatal(err)
+					t.Fatalf("write: got %v, want unavailable", err)
 				}
 				_, _, err := c.CatchUp(ctx)
 				must(t, err)

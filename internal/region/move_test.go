@@ -29,6 +29,7 @@ const fileRegion, serverRegion = "us-west-2", "eu-west-1"
 
 var root = scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.System, ID: "test", Name: "test"}}
 
+// must fails the test at once if err is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -83,6 +84,7 @@ func populate(t *testing.T, s *Service, region string) {
 	}
 }
 
+// put writes a row of the tenant.
 func put(s *Service, name string) error {
 	return s.Stores.Write(context.Background(), dbtest.Second, func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, '1')`, name)
@@ -90,6 +92,7 @@ func put(s *Service, name string) error {
 	})
 }
 
+// names returns the names of the tenant's rows, sorted.
 func names(t *testing.T, s *Service) []string {
 	t.Helper()
 	var out []string
@@ -148,28 +151,29 @@ func finish(t *testing.T, s *Service, id string) Deployment {
 	return Deployment{}
 }
 
+// checkAllThere fails unless the tenant has its first rows and these.
 func checkAllThere(t *testing.T, s *Service, want []string) {
 	t.Helper()
 	have := names(t, s)
 	for _, name := range want {
 		if _, found := slices.BinarySearch(have, name); !found {
-			t.Errorf("%q was acknowledged and is lost", name)
+			t.Errorf("the acknowledged row %q is lost", name)
 			return
 		}
 	}
 	if len(have) < 700+len(want) {
-		t.Errorf("%d rows, not %d", len(have), 700+len(want))
+		t.Errorf("%d rows, want at least %d", len(have), 700+len(want))
 	}
 }
 
-// checkStores checks which stores the tenant has.
+// checkStores fails unless the tenant has these stores.
 func checkStores(t *testing.T, s *Service, want ...string) {
 	t.Helper()
 	stores, err := s.Stores.StoresOf(context.Background(), dbtest.Second)
 	must(t, err)
 	slices.Sort(want)
 	if !slices.Equal(stores, want) {
-		t.Errorf("the tenant has the stores %v, not %v", stores, want)
+		t.Errorf("stores of the tenant = %v, want %v", stores, want)
 	}
 }
 
@@ -196,13 +200,13 @@ func TestKilledAnywhere(t *testing.T) {
 				want := stop()
 				next := process(t, cfg, nil)
 				if got, err := next.Get(ctx, root, dbtest.Second, d.ID); err != nil || got.Status != InProgress {
-					t.Fatalf("the process was not killed in time: %+v %v", got, err)
+					t.Fatalf("deployment of the killed process = %+v, %v, want it in progress", got, err)
 				}
 				stop = writer(next, "next")
 				d = finish(t, next, d.ID)
 				want = append(want, stop()...)
 				if d.Status != Completed || regionOfTenant(t, next) != way[1] {
-					t.Errorf("it ended as %+v (%s) in %s", d, d.ReasonText, regionOfTenant(t, next))
+					t.Errorf("deployment = %+v (%s) in %s, want it completed in %s", d, d.ReasonText, regionOfTenant(t, next), way[1])
 				}
 				must(t, put(next, "after"))
 				checkAllThere(t, next, append(want, "after"))
@@ -243,7 +247,7 @@ func TestHungProcess(t *testing.T) {
 			stop := writer(next, "next")
 			d = finish(t, next, d.ID)
 			if d.Status != Completed || regionOfTenant(t, next) != "eu-north-1" {
-				t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+				t.Errorf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 			}
 			close(goOn)
 			<-ended
@@ -256,7 +260,7 @@ func TestHungProcess(t *testing.T) {
 				_, err := tx.Exec(ctx, `UPDATE settings SET value = '2'`)
 				return err
 			}); !fault.Is(err, fault.Unavailable) {
-				t.Errorf("the source takes writes again: %v", err)
+				t.Errorf("write to the source: got %v, want unavailable", err)
 			}
 		})
 	}
@@ -267,10 +271,10 @@ func TestHungProcess(t *testing.T) {
 func TestRollsBack(t *testing.T) {
 	ctx := context.Background()
 	cfg := config(t, dbtest.SQLite)
-	fails := errors.New("something does not work")
+	failure := errors.New("something does not work")
 	s := process(t, cfg, func(phase string) error {
 		if phase == "finished" {
-			return fails
+			return failure
 		}
 		return nil
 	})
@@ -278,13 +282,13 @@ func TestRollsBack(t *testing.T) {
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("Start during a deployment: got %v, want a conflict", err)
 	}
 	stop := writer(s, "meanwhile")
 	d = finish(t, s, d.ID)
 	want := stop()
-	if d.Status != Failed || d.Reason == nil || *d.Reason != fails.Error() || d.Progress.Database != "failed" || d.CompletedAt == nil || regionOfTenant(t, s) != fileRegion {
-		t.Errorf("it ended as %+v", d)
+	if d.Status != Failed || d.Reason == nil || *d.Reason != failure.Error() || d.Progress.Database != "failed" || d.CompletedAt == nil || regionOfTenant(t, s) != fileRegion {
+		t.Errorf("deployment = %+v, want it failed with the reason", d)
 	}
 	checkAllThere(t, s, want)
 	checkStores(t, s, "", fileRegion)
@@ -292,7 +296,7 @@ func TestRollsBack(t *testing.T) {
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
-		t.Errorf("the second one ended as %+v (%s)", d, d.ReasonText)
+		t.Errorf("second deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	checkAllThere(t, s, want)
 }
@@ -306,7 +310,7 @@ func TestGivesUp(t *testing.T) {
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Failed || d.Reason == nil {
-		t.Errorf("it ended as %+v", d)
+		t.Errorf("deployment = %+v, want it failed with a reason", d)
 	}
 	must(t, put(s, "after"))
 	checkAllThere(t, s, []string{"after"})
@@ -322,7 +326,7 @@ func TestForeignDataStays(t *testing.T) {
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
-		t.Errorf("it ended as %+v (%s)", d, d.ReasonText)
+		t.Errorf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	checkAllThere(t, s, nil)
 	checkStores(t, s, "", serverRegion, storeOfTenant(t, s), fileRegion)
@@ -342,7 +346,7 @@ func TestMovesBackAndPurges(t *testing.T) {
 		d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
 		must(t, err)
 		if d = finish(t, s, d.ID); d.Status != Completed {
-			t.Fatalf("%s ended as %+v (%s)", to, d, d.ReasonText)
+			t.Fatalf("deployment to %s = %+v (%s), want it completed", to, d, d.ReasonText)
 		}
 		must(t, put(s, fmt.Sprint("after ", n)))
 	}
@@ -354,7 +358,7 @@ func TestMovesBackAndPurges(t *testing.T) {
 	must(t, err)
 	for _, d := range page.Deployments {
 		if d.SourcePurgedAt == nil {
-			t.Errorf("the source of %+v is not purged", d)
+			t.Errorf("deployment = %+v, want its source purged", d)
 		}
 	}
 	checkStores(t, s, "", storeOfTenant(t, s))
@@ -373,20 +377,20 @@ func TestStartsEmpty(t *testing.T) {
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MigrateData: &no})
 	must(t, err)
 	if !strings.Contains(d.Message, "empty") {
-		t.Errorf("the answer does not say so: %q", d.Message)
+		t.Errorf("message = %q, want it to say that the store is empty", d.Message)
 	}
 	if d = finish(t, s, d.ID); d.Status != Completed {
-		t.Fatalf("it ended as %+v (%s)", d, d.ReasonText)
+		t.Fatalf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	revision, err := before.Revision(ctx, "env:production")
 	must(t, err)
 	if revision < 1_000_000 {
-		t.Errorf("the revision is %d", revision)
+		t.Errorf("revision = %d, want at least 1,000,000", revision)
 	}
 	must(t, s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 		kinds, err := db.All[string](ctx, tx, `SELECT type FROM audit_events`)
 		if err == nil && !slices.Equal(kinds, []string{"TENANT_DEPLOYED"}) {
-			err = fmt.Errorf("the log has %v", kinds)
+			err = fmt.Errorf("audit entries = %v, want TENANT_DEPLOYED", kinds)
 		}
 		return err
 	}))
@@ -399,36 +403,36 @@ func TestStopsAndWaits(t *testing.T) {
 	populate(t, s, fileRegion)
 	past, window := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), serverRegion) {
-		t.Errorf("a region that is not served: %v", err)
+		t.Errorf("Start to a region that is not served: got %v, want invalid", err)
 	}
 	if _, err := s.Start(ctx, scope.Scope{Tenant: dbtest.Second, Permissions: scope.Permissions{All: true}}, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("a tenant's own administrator: %v", err)
+		t.Errorf("Start by the tenant's administrator: got %v, want forbidden", err)
 	}
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: fileRegion, MaintenanceWindow: &past})
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
-		t.Errorf("with a window in the past, and to the region where it is: %+v (%s)", d, d.ReasonText)
+		t.Errorf("deployment to the same region with a window in the past = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
 	must(t, err)
 	must(t, s.runDue(ctx))
 	if d, err = s.Get(ctx, root, dbtest.Second, d.ID); err != nil || d.Phase != waiting || d.Progress.Database != "pending" || d.MaintenanceWindow == nil || !d.Estimated.After(window) {
-		t.Errorf("it does not wait: %+v %v", d, err)
+		t.Errorf("deployment before its window = %+v, %v, want it waiting", d, err)
 	}
 	_, err = s.Cancel(ctx, root, dbtest.Second, d.ID)
 	must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Failed || regionOfTenant(t, s) != fileRegion {
-		t.Errorf("it ended as %+v", d)
+		t.Errorf("cancelled deployment = %+v, want it failed", d)
 	}
 	if _, err = s.Cancel(ctx, root, dbtest.Second, d.ID); !fault.Is(err, fault.Conflict) {
-		t.Errorf("it is stopped again: %v", err)
+		t.Errorf("Cancel again: got %v, want a conflict", err)
 	}
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
 	must(t, err)
 	later := window.Add(time.Second)
 	s.Now = func() time.Time { return later }
 	if d = finish(t, s, d.ID); d.Status != Completed {
-		t.Errorf("after the window it ended as %+v (%s)", d, d.ReasonText)
+		t.Errorf("deployment after its window = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	checkAllThere(t, s, nil)
 }
@@ -445,7 +449,7 @@ func TestOwnRegions(t *testing.T) {
 			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
 			must(t, err)
 			if d = finish(t, s, d.ID); d.Status != Completed {
-				t.Fatalf("it ended as %+v (%s)", d, d.ReasonText)
+				t.Fatalf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 			}
 			cfg.Regions = map[string]db.Region{"eu-north-1": {Dir: t.TempDir()}}
 			other := process(t, cfg, nil)

@@ -56,7 +56,7 @@ func TestMovesToAndFro(t *testing.T) {
 					for i := 0; !end.Load(); i++ {
 						name := fmt.Sprint("writer ", n, " ", i)
 						if err := patiently(func() error { return put(s, name) }); err != nil {
-							t.Errorf("a write: %v", err)
+							t.Errorf("write: %v", err)
 							continue
 						}
 						mu.Lock()
@@ -70,13 +70,13 @@ func TestMovesToAndFro(t *testing.T) {
 							return s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 								n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM settings`)
 								if err == nil && n < 700 {
-									err = fmt.Errorf("%d rows", n)
+									err = fmt.Errorf("%d rows, want at least 700", n)
 								}
 								return err
 							})
 						})
 						if err != nil {
-							t.Errorf("a read: %v", err)
+							t.Errorf("read: %v", err)
 						}
 					}
 				})
@@ -93,7 +93,7 @@ func TestMovesToAndFro(t *testing.T) {
 				began := time.Now()
 				d = finish(t, s, d.ID)
 				if d.Status != Completed || regionOfTenant(t, s) == "" {
-					t.Errorf("to %s it ended as %+v (%s)", to, d, d.ReasonText)
+					t.Errorf("deployment to %s = %+v (%s), want it completed", to, d, d.ReasonText)
 				}
 				t.Logf("to %s in %s: %d changes, a pause of %d ms", to, time.Since(began), d.ChangesCopied, d.WritePauseMS)
 				if t.Failed() {

@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestChat calls an endpoint that behaves like OpenAI's.
+// TestChat: Chat sends the request that an endpoint like OpenAI's expects, and every other answer than its
+// own is a bad gateway.
 func TestChat(t *testing.T) {
 	reply, status := "", http.StatusOK
 	var got struct {
@@ -26,7 +27,7 @@ func TestChat(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Header.Get("Authorization") != "Bearer k3y" || r.Header.Get("Content-Type") != "application/json" || json.Unmarshal(body, &got) != nil {
-			t.Errorf("%v %s", r.Header, body)
+			t.Errorf("request of Chat = %v %s", r.Header, body)
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, reply)
@@ -40,10 +41,10 @@ func TestChat(t *testing.T) {
 	}
 	reply = `{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"{\"resource_kind\":\"tool\"}"},"finish_reason":"stop"}]}`
 	if text, err := ask(); err != nil || string(text) != `{"resource_kind":"tool"}` {
-		t.Errorf("%s %v", text, err)
+		t.Errorf("Answer = %s, %v, want the content of the first choice", text, err)
 	}
 	if got.Model != "m" || len(got.Messages) != 2 || got.Messages[0].Role != "system" || !strings.Contains(got.Messages[1].Content, `"name":"x"`) || got.Format["type"] != "json_object" {
-		t.Errorf("asked %+v", got)
+		t.Errorf("request of Chat = %+v", got)
 	}
 	for name, c := range map[string]struct {
 		status int
@@ -57,13 +58,13 @@ func TestChat(t *testing.T) {
 	} {
 		status, reply = c.status, c.reply
 		if text, err := ask(); !fault.Is(err, fault.BadGateway) {
-			t.Errorf("%s: %.40s %v", name, text, err)
+			t.Errorf("Answer to %s = %.40s, %v, want a bad gateway", name, text, err)
 		}
 	}
 	guarded := outbound.New(outbound.Config{})
 	defer guarded.Close()
 	chat.Client = guarded
 	if _, err := ask(); !fault.Is(err, fault.BadGateway) {
-		t.Errorf("an address that is not public: %v", err)
+		t.Errorf("Answer from an address that is not public = %v, want a bad gateway", err)
 	}
 }

@@ -38,9 +38,7 @@ func populate(b *testing.B, store *db.DB) {
 			SELECT 'c' || i, 'c' || i, 'active', 'sandbox', 'package c', 1, i * 7, 0, 0 FROM n`)
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 }
 
 // complete classifies all resources, and binds a control to all but the last one. So
@@ -57,9 +55,7 @@ func complete(b *testing.B, store *db.DB) {
 			SELECT name, name, 'active', environment, 'package c', 1, id, 0, 0 FROM resources WHERE id < `+fmt.Sprint(many))
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 }
 
 // BenchmarkHundredThousand measures each call on a tenant with that many resources.
@@ -68,10 +64,7 @@ func BenchmarkHundredThousand(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {
 			ctx, c := context.Background(), dbtest.Open(b, backend)
-			store, err := c.Tenant(ctx, scope.DefaultTenant)
-			if err != nil {
-				b.Fatal(err)
-			}
+			store := tenantStore(b, c)
 			populate(b, store)
 			s := service(c, nil, nil)
 			s.Now = time.Now
@@ -115,9 +108,7 @@ func BenchmarkHundredThousand(b *testing.B) {
 					worst := time.Duration(0)
 					for b.Loop() {
 						begun := time.Now()
-						if err := call.do(); err != nil {
-							b.Fatal(err)
-						}
+						must(b, call.do())
 						worst = max(worst, time.Since(begun))
 					}
 					b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")

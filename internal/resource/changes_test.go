@@ -23,10 +23,11 @@ type copyOf struct {
 	env      scope.Env
 	revision int64
 	docs     map[int64]string
-	// was has the copies at earlier revisions.
+	// was has the copies at earlier revisions, for rewind.
 	was map[int64]map[int64]string
 }
 
+// render returns a document as text.
 func render(r target.Resource) string {
 	return fmt.Sprintf("%s %v %s %s", r.Host, r.Methods, r.AuditLevel, r.Doc.AppendJSON(nil))
 }
@@ -59,14 +60,12 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 			want[doc.ID] = render(doc)
 		}
 		if diff := cmp.Diff(want, p.docs); diff != "" {
-			t.Fatalf("%s at revision %d: %s", p.env, to, diff)
+			t.Fatalf("%s at revision %d (-stored +followed): %s", p.env, to, diff)
 		}
 		p.was[to] = maps.Clone(p.docs)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestDocsSinceIsDocs: after any steps, and however rarely a reader updates its copy,
@@ -74,10 +73,7 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 func TestDocsSinceIsDocs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
-		store, err := c.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := tenantStore(t, c)
 		var ids []int64
 		envs := []scope.Env{scope.Sandbox, scope.Production}
 		readers := map[scope.Env]*copyOf{}
@@ -91,11 +87,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 				}
 				return rapid.SampledFrom(ids).Draw(t, "id")
 			}
-			must := func(_ any, err error) {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			must := func(_ any, err error) { must(t, err) }
 			steps := map[string]func(*rapid.T){
 				"create": func(t *rapid.T) {
 					r, err := s.Create(ctx, sc(""), Draft{
@@ -138,7 +130,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 						return err
 					}))
 				},
-				"look": func(t *rapid.T) { readers[rapid.SampledFrom(envs).Draw(t, "env")].follow(t, store, s) },
+				"follow": func(t *rapid.T) { readers[rapid.SampledFrom(envs).Draw(t, "env")].follow(t, store, s) },
 			}
 			// Each run has few steps. All runs share the store, so together they are one long history.
 			for _, name := range rapid.SliceOfN(rapid.SampledFrom(slices.Sorted(maps.Keys(steps))), 1, 8).Draw(t, "steps") {
@@ -154,13 +146,12 @@ func TestDocsSinceIsDocs(t *testing.T) {
 	})
 }
 
+// TestDocsSinceKnowsItsLimits: DocsSince reports what changed, and refuses revisions that the journal does
+// not cover.
 func TestDocsSinceKnowsItsLimits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
-		store, err := c.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := tenantStore(t, c)
 		since := func(from int64) (d Delta, ok bool) {
 			t.Helper()
 			err := store.Read(ctx, func(tx *db.Tx) error {
@@ -170,9 +161,7 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return d, ok
 		}
 		bump := func(n int) {
@@ -183,40 +172,36 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 				}
 			}
 		}
-		r := make1(t, s, Draft{Name: "a"})
+		r := create(t, s, Draft{Name: "a"})
 		if d, ok := since(0); !ok || d.Revisions != 1 || len(d.Docs) != 1 || d.Docs[0].ID != r.ID {
-			t.Errorf("%v %+v", ok, d)
+			t.Errorf("DocsSince(0) = %+v, %v, want the new resource", d, ok)
 		}
 		bump(1)
 		if d, ok := since(1); !ok || d.Revisions != 0 || len(d.Docs)+len(d.Removed) != 0 {
-			t.Errorf("a control alone: %v %+v", ok, d)
+			t.Errorf("DocsSince after a change of a control = %+v, %v, want no document", d, ok)
 		}
 		if d, ok := since(2); !ok || d.Revisions != 0 {
-			t.Errorf("nothing: %v %+v", ok, d)
+			t.Errorf("DocsSince of the newest revision = %+v, %v, want no change", d, ok)
 		}
 		if _, ok := since(7); ok {
-			t.Error("a revision that was not yet")
+			t.Error("DocsSince of a revision that does not exist yet = ok, want not")
 		}
-		if _, err := s.Delete(ctx, sc(""), r.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Delete(ctx, sc(""), r.ID, 0)))
 		if d, ok := since(0); !ok || d.Revisions != 2 || len(d.Docs) != 0 || !slices.Equal(d.Removed, []int64{r.ID}) {
-			t.Errorf("deleted: %v %+v", ok, d)
+			t.Errorf("DocsSince after a deletion = %+v, %v, want %d removed", d, ok, r.ID)
 		}
 		bump(KeptRevisions)
 		if _, ok := since(0); ok {
-			t.Error("further back than the journal reaches")
+			t.Error("DocsSince of a revision before the journal = ok, want not")
 		}
-		make1(t, s, Draft{Name: "b"})
-		err = store.Read(ctx, func(tx *db.Tx) error {
+		create(t, s, Draft{Name: "b"})
+		err := store.Read(ctx, func(tx *db.Tx) error {
 			n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM resource_changes`)
 			if err == nil && n != 1 {
-				t.Errorf("%d rows are kept in the journal", n)
+				t.Errorf("the journal has %d rows, want 1", n)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }

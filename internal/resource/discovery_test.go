@@ -32,11 +32,11 @@ func TestAddress(t *testing.T) {
 		"//evil.example/x":                        "https://h.example/evil.example/x",
 	} {
 		if got := (Sighting{Host: "h.example", Path: path}).address(); got != want {
-			t.Errorf("%q: %s, want %s", path, got, want)
+			t.Errorf("address of %q = %s, want %s", path, got, want)
 		}
 	}
 	if got := (Sighting{Host: "h.example", Scheme: "http"}).address(); got != "http://h.example/" {
-		t.Error(got)
+		t.Errorf("address with the scheme http = %s", got)
 	}
 }
 
@@ -48,13 +48,11 @@ func TestDiscoveredNeedsAttention(t *testing.T) {
 		by := scope.Scope{Tenant: scope.DefaultTenant, Env: scope.Production, Actor: scope.Actor{Kind: scope.Bouncer, ID: "7", Name: "edge"}}
 		out, err := s.Discover(ctx, by, 7, []Sighting{{Host: "api.openai.com", Path: "/v1/chat/completions"}}, func(names []string) []string { return names })
 		if err != nil || len(out.Created) != 1 {
-			t.Fatalf("%+v, %v", out, err)
+			t.Fatalf("Discover = %+v, %v, want one resource", out, err)
 		}
 		reasons := func() []string {
 			i, err := s.Inventory(ctx, sc(scope.Production))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, a := range i.Attention {
 				if a.ID == out.Created[0].ResourceID {
 					return a.Reasons
@@ -63,17 +61,15 @@ func TestDiscoveredNeedsAttention(t *testing.T) {
 			return nil
 		}
 		if got := reasons(); !slices.Contains(got, "auto_discovered") {
-			t.Errorf("needs attention for %q", got)
+			t.Errorf("reasons for attention = %q, want auto_discovered", got)
 		}
-		if _, err := s.ApplyClassification(ctx, sc(scope.Production), out.Created[0].ResourceID, ClassificationChange{Source: "manual"}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.ApplyClassification(ctx, sc(scope.Production), out.Created[0].ResourceID, ClassificationChange{Source: "manual"}, 0)))
 		if got := reasons(); slices.Contains(got, "auto_discovered") {
-			t.Errorf("still needs attention for %q", got)
+			t.Errorf("reasons for attention after a classification = %q, want no auto_discovered", got)
 		}
 		last := entries(t, c)[0]
 		if last.Type != "RESOURCE_CREATED" || last.ActorKind != scope.Bouncer || last.ActorID != "7" || last.Changes["auto_discovered"] != true {
-			t.Errorf("audited as %+v", last)
+			t.Errorf("audit entry = %+v", last)
 		}
 	})
 }
@@ -89,7 +85,7 @@ func TestRoomForTraffic(t *testing.T) {
 			t.Helper()
 			out, err := s.Discover(ctx, by, bouncer, seen, func(names []string) []string { return names })
 			if err != nil || len(out.Created) != len(seen) {
-				t.Fatalf("%d of %d: %+v, %v", len(out.Created), len(seen), out.Refused, err)
+				t.Fatalf("Discover creates %d of %d, refuses %+v, %v", len(out.Created), len(seen), out.Refused, err)
 			}
 			return out.Created
 		}
@@ -106,7 +102,7 @@ func TestRoomForTraffic(t *testing.T) {
 		for i, want := range []fault.Kind{0, fault.NotFound, 0} {
 			_, err := s.Get(ctx, sc(scope.Production), made[i].ResourceID)
 			if (want == 0) != (err == nil) || err != nil && !fault.Is(err, want) {
-				t.Errorf("resource %d: %v", i, err)
+				t.Errorf("Get of the discovered resource %d: got %v, want kind %d", i, err, want)
 			}
 		}
 	})

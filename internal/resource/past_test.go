@@ -21,19 +21,19 @@ import (
 func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 	t.Helper()
 	ctx := context.Background()
-	looked := slices.Sorted(maps.Keys(p.was))
-	holdTo := func(revision int64) {
-		for len(looked) > 0 && looked[len(looked)-1] >= revision {
-			at := looked[len(looked)-1]
-			looked = looked[:len(looked)-1]
+	rest := slices.Sorted(maps.Keys(p.was))
+	compareFrom := func(revision int64) {
+		for len(rest) > 0 && rest[len(rest)-1] >= revision {
+			at := rest[len(rest)-1]
+			rest = rest[:len(rest)-1]
 			if diff := cmp.Diff(p.was[at], p.docs); diff != "" {
-				t.Fatalf("%s back at revision %d: %s", p.env, at, diff)
+				t.Fatalf("%s back at revision %d (-then +now): %s", p.env, at, diff)
 			}
 		}
 	}
 	err := store.Read(ctx, func(tx *db.Tx) error {
 		return PastSince(ctx, tx, p.env, time.Time{}, p.revision, func(past Past) bool {
-			holdTo(past.Revision)
+			compareFrom(past.Revision)
 			if past.Doc == nil {
 				delete(p.docs, past.ID)
 			} else {
@@ -42,12 +42,10 @@ func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 			return true
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	holdTo(0)
+	must(t, err)
+	compareFrom(0)
 	if len(p.docs) != 0 {
-		t.Errorf("in the beginning there was %v", p.docs)
+		t.Errorf("documents before the first change = %v, want none", p.docs)
 	}
 }
 
@@ -58,12 +56,10 @@ func TestForget(t *testing.T) {
 		ctx, s := context.Background(), service(c, nil, nil)
 		at := now
 		s.Now = func() time.Time { return at }
-		r := make1(t, s, Draft{Name: "a"})
+		r := create(t, s, Draft{Name: "a"})
 		enrich := func(team string) {
 			t.Helper()
-			if _, err := s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{OwnerTeam: patch.Set(team)}, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{OwnerTeam: patch.Set(team)}, 0)))
 		}
 		for i := range 2 * forgetStep {
 			enrich([]string{"a", "b"}[i%2])
@@ -71,18 +67,21 @@ func TestForget(t *testing.T) {
 		at = at.Add(audit.Detailed.Keep())
 		enrich("late")
 		if n, err := s.Forget(ctx, scope.DefaultTenant); err != nil || n != 0 {
-			t.Errorf("forgot %d, %v", n, err)
+			t.Errorf("Forget within the time = %d, %v, want 0", n, err)
 		}
 		at = at.Add(25 * time.Hour)
 		if n, err := s.Forget(ctx, scope.DefaultTenant); err != nil || n != 2*forgetStep+1 {
-			t.Errorf("forgot %d, %v", n, err)
+			t.Errorf("Forget after the time = %d, %v, want %d", n, err, 2*forgetStep+1)
 		}
-		var left []Past
+		var states []Past
 		err := c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			return PastSince(ctx, tx, scope.Sandbox, time.Time{}, 1<<60, func(p Past) bool { left = append(left, p); return true })
+			return PastSince(ctx, tx, scope.Sandbox, time.Time{}, 1<<60, func(p Past) bool { states = append(states, p); return true })
 		})
-		if team, _ := left[0].Doc.Doc.Get("owner_team").Str(); err != nil || len(left) != 1 || team != "b" {
-			t.Errorf("left %+v, %v", left, err)
+		if err != nil || len(states) != 1 {
+			t.Fatalf("states after Forget = %+v, %v, want 1", states, err)
+		}
+		if team, _ := states[0].Doc.Doc.Get("owner_team").Str(); team != "b" {
+			t.Errorf("team in the last state = %q, want b", team)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
+// sc is the scope of alice in an environment.
 func sc(env scope.Env) scope.Scope {
 	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 }
@@ -30,10 +31,11 @@ func service(c *db.Cluster, bound, linked map[int64][]int64) *Service {
 	}
 }
 
+// wantKind fails unless err is a fault of a kind that names a member, if there is one to name.
 func wantKind(t *testing.T, err error, kind fault.Kind, pointer string) {
 	t.Helper()
 	if !fault.Is(err, kind) {
-		t.Fatalf("got %v, want kind %d", err, kind)
+		t.Fatalf("got %v, want a fault of kind %d", err, kind)
 	}
 	f, _ := err.(*fault.Error)
 	if pointer == "" {
@@ -44,22 +46,18 @@ func wantKind(t *testing.T, err error, kind fault.Kind, pointer string) {
 			return
 		}
 	}
-	t.Fatalf("no offence at %s in %+v", pointer, f.Details)
+	t.Fatalf("the fault names %+v, want %s", f.Details, pointer)
 }
 
+// revision returns the revision of an environment.
 func revision(t *testing.T, c *db.Cluster, env scope.Env) int64 {
 	t.Helper()
-	store, err := c.Tenant(context.Background(), scope.DefaultTenant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := store.Revision(context.Background(), Revision(env))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n, err := tenantStore(t, c).Revision(context.Background(), Revision(env))
+	must(t, err)
 	return n
 }
 
+// TestLifeOfAResource follows a resource from its creation to its deletion.
 func TestLifeOfAResource(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -71,58 +69,51 @@ func TestLifeOfAResource(t *testing.T) {
 				DataClassification: patch.Set("restricted"), ComplianceTags: patch.Set([]string{"GDPR"}), OwnerEmail: patch.Set("a@b.example"),
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if made.Name != "Pay" || made.Environment != scope.Sandbox || made.OriginalHost != "pay.example.com" || made.Version != 1 {
-			t.Errorf("made %+v", made)
+			t.Errorf("Create = %+v", made)
 		}
 		got, err := s.Get(ctx, sc(""), made.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := made
 		want.Policies = []int64{5}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("read back: %s", diff)
+			t.Errorf("Get (-created +read): %s", diff)
 		}
 		if _, err := s.Get(ctx, sc(scope.Production), made.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("seen from production: %v", err)
+			t.Errorf("Get from production: got %v, want not found", err)
 		}
 		other := sc("")
 		other.Tenant = dbtest.Second
 		if _, err := s.Get(ctx, other, made.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("seen from another tenant: %v", err)
+			t.Errorf("Get from another tenant: got %v, want not found", err)
 		}
 
 		before := revision(t, c, scope.Sandbox)
 		path := "/pay/**"
 		up, err := s.Update(ctx, sc(""), made.ID, Change{Path: &path, EnrichmentChange: EnrichmentChange{DataClassification: patch.Clear[string]()}}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if up.Version != 2 || up.Path != path || up.DataClassification != "" || up.Name != "Pay" || len(up.ComplianceTags) != 1 {
-			t.Errorf("updated %+v", up)
+			t.Errorf("Update = %+v", up)
 		}
 		if after := revision(t, c, scope.Sandbox); after != before+1 {
-			t.Errorf("revision %d after %d", after, before)
+			t.Errorf("revision = %d, want %d", after, before+1)
 		}
 		if _, err := s.Update(ctx, sc(""), made.ID, Change{Path: &path}, 1); !fault.Is(err, fault.Precondition) {
-			t.Errorf("stale version: %v", err)
+			t.Errorf("Update with an old version: got %v, want a failed precondition", err)
 		}
 		if _, err := s.Delete(ctx, sc(""), made.ID, 0); !fault.Is(err, fault.Conflict) {
-			t.Errorf("deleted while bound: %v", err)
+			t.Errorf("Delete of a resource with a control: got %v, want a conflict", err)
 		}
 		s = service(c, nil, nil)
-		if _, err := s.Delete(ctx, sc(""), made.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Delete(ctx, sc(""), made.ID, 0)))
 		if _, err := s.Get(ctx, sc(""), made.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("deleted and there: %v", err)
+			t.Errorf("Get of a deleted resource: got %v, want not found", err)
 		}
 	})
 }
 
+// TestOffences: a refusal names every wrong member, and nothing is stored.
 func TestOffences(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
@@ -134,9 +125,7 @@ func TestOffences(t *testing.T) {
 			wantKind(t, err, fault.Invalid, p)
 		}
 		r, err := s.Create(ctx, sc(""), Draft{Name: "x", Type: "api", Path: "/"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{DataClassification: patch.Set("restricted")}, 0)
 		wantKind(t, err, fault.Invalid, "/compliance_tags")
 		prod := scope.Production
@@ -148,11 +137,12 @@ func TestOffences(t *testing.T) {
 		wantKind(t, err, fault.Forbidden, "")
 		page, err := s.List(ctx, sc(""), Filter{Limit: 100})
 		if err != nil || page.Total != 1 || len(page.Resources) != 1 {
-			t.Errorf("what was refused is there: %+v %v", page, err)
+			t.Errorf("List after the refusals = %+v, %v, want 1", page, err)
 		}
 	})
 }
 
+// TestListFilters: List filters by environment and type, and counts beyond its page.
 func TestListFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
@@ -161,9 +151,7 @@ func TestListFilters(t *testing.T) {
 			{Name: "b", Type: "dataset", Path: "/b"},
 			{Name: "c", Type: "api", Path: "/c", Environment: scope.Production},
 		} {
-			if _, err := s.Create(ctx, sc(""), d); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.Create(ctx, sc(""), d)))
 		}
 		for _, tc := range []struct {
 			env   scope.Env
@@ -179,20 +167,20 @@ func TestListFilters(t *testing.T) {
 			{"", Filter{Limit: 9, Type: "%"}, "", 0},
 		} {
 			page, err := s.List(ctx, sc(tc.env), tc.f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			names := ""
 			for _, r := range page.Resources {
 				names += r.Name
 			}
 			if names != tc.names || page.Total != tc.total || page.Resources == nil {
-				t.Errorf("%v %+v: %q of %d", tc.env, tc.f, names, page.Total)
+				t.Errorf("List in %q of %+v = %q of %d, want %q of %d", tc.env, tc.f, names, page.Total, tc.names, tc.total)
 			}
 		}
 	})
 }
 
+// TestDocsAndCounterpart: a resource has one counterpart in production, and its document has the members
+// that are set.
 func TestDocsAndCounterpart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)
@@ -200,13 +188,8 @@ func TestDocsAndCounterpart(t *testing.T) {
 			Name: "pay", Type: "api", Path: "/pay", URL: "https://Pay.example.com/x", Attributes: map[string]any{"owner": "bob"},
 			EnrichmentChange: EnrichmentChange{OwnerEmail: patch.Set("a@b.example"), AuditLevel: patch.Set("detailed"), ComplianceTags: patch.Set([]string{"SOX"})},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := c.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		store := tenantStore(t, c)
 		var first, second int64
 		err = store.Write(ctx, func(tx *db.Tx) (err error) {
 			if first, err = s.Counterpart(ctx, tx, sc(""), r.ID); err != nil {
@@ -216,57 +199,67 @@ func TestDocsAndCounterpart(t *testing.T) {
 			return err
 		})
 		if err != nil || first != second || first == r.ID {
-			t.Fatalf("counterparts %d and %d, %v", first, second, err)
+			t.Fatalf("Counterpart = %d, then %d, %v, want one new resource", first, second, err)
 		}
 		copied, err := s.Get(ctx, sc(scope.Production), first)
 		if err != nil || copied.AuditLevel != "detailed" || copied.Version != 1 || copied.Attributes["owner"] != "bob" {
-			t.Errorf("copy %+v, %v", copied, err)
+			t.Errorf("counterpart = %+v, %v", copied, err)
 		}
 		err = store.Read(ctx, func(tx *db.Tx) error {
 			docs, err := Docs(ctx, tx, scope.Sandbox)
 			if err != nil || len(docs) != 1 {
-				t.Fatalf("%d docs, %v", len(docs), err)
+				t.Fatalf("Docs = %d, %v, want 1", len(docs), err)
 			}
 			d := docs[0]
 			doc := string(d.Doc.AppendJSON(nil))
 			if d.Host != "pay.example.com" || d.AuditLevel != "detailed" || !strings.Contains(doc, `"owner_email":"a@b.example"`) {
-				t.Errorf("doc %s of %+v", doc, d)
+				t.Errorf("document = %s of %+v", doc, d)
 			}
 			for _, absent := range []string{"data_classification", "pii_categories", "description", "sla_tier"} {
 				if strings.Contains(doc, absent) {
-					t.Errorf("%s is empty and there: %s", absent, doc)
+					t.Errorf("document = %s, want no empty %s", doc, absent)
 				}
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
+// TestEnrichKeepsOwnerEmailOutOfSnapshots: snapshots and changes do not show the owner's e-mail address.
 func TestEnrichKeepsOwnerEmailOutOfSnapshots(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, map[int64][]int64{1: {9}}, nil)
 		r, err := s.Create(ctx, sc(""), Draft{Name: "pay", Type: "api", Path: "/pay"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{
 			Kind: patch.Set("llm_endpoint"), AIProvider: patch.Set("openai"), OwnerEmail: patch.Set("secret@b.example"), PIICategories: patch.Set([]string{"ssn"}),
 		}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if out.Version != 2 || out.Kind != "llm_endpoint" || len(out.Impacts) != 4 || out.Impacts[0].PolicyID != 9 || out.Impacts[1].TemplateID != "AI_INGRESS_GUARDRAIL" {
-			t.Errorf("enriched %+v", out)
+			t.Errorf("Enrich = %+v", out)
 		}
 		snap := out.Snapshot()
 		if _, there := snap["owner_email"]; there || snap["version"] != int64(2) || snap["resource_kind"] != "llm_endpoint" {
-			t.Errorf("snapshot %v", snap)
+			t.Errorf("Snapshot = %v", snap)
 		}
 		if diff := changed(r, out.Resource); strings.Contains(cmp.Diff(nil, diff), "secret@") {
-			t.Errorf("the address is in %v", diff)
+			t.Errorf("changes = %v, want no address", diff)
 		}
 	})
 }
+
+// must fails the test at once if err is an error.
+func must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

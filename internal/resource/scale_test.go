@@ -16,12 +16,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-func tenantStore(t *testing.T, c *db.Cluster) *db.DB {
+// tenantStore returns the store of the default tenant.
+func tenantStore(t testing.TB, c *db.Cluster) *db.DB {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), scope.DefaultTenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store
 }
 
@@ -37,40 +36,34 @@ func TestBulkOfMany(t *testing.T) {
 				SELECT CASE WHEN i % 3 = 0 THEN 'card ' ELSE 'orders ' END || i, 'api', 'sandbox', '/', FALSE, 'team ' || i, i, 0, 0 FROM n`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before := revision(t, c, scope.Sandbox)
 		out, err := s.ClassifyBulk(ctx, sc(scope.Sandbox), 1000)
 		if err != nil || out.Classified != n || out.Examined != n || len(out.Errors) != 0 {
-			t.Fatalf("%+v %v", out, err)
+			t.Fatalf("ClassifyBulk = %+v, %v, want %d classified", out, err, n)
 		}
-		var told []struct {
+		type emitted struct {
 			Type string         `db:"type"`
 			Data map[string]any `db:"data"`
 		}
+		var events []emitted
 		err = store.Read(ctx, func(tx *db.Tx) (err error) {
 			now, err := tx.Revision(ctx, Revision(scope.Sandbox))
 			if err != nil || now != before+1 {
-				t.Errorf("from revision %d to %d, %v", before, now, err)
+				t.Errorf("revision = %d, %v, want %d", now, err, before+1)
 			}
 			d, ok, err := DocsSince(ctx, tx, scope.Sandbox, before, now)
 			if err != nil || !ok || len(d.Docs) != n || d.Revisions != 1 || len(d.Removed) != 0 {
-				t.Errorf("the journal has %d of %d, ok %v, %v", len(d.Docs), n, ok, err)
+				t.Errorf("DocsSince = %d documents, %v, %v, want %d", len(d.Docs), ok, err, n)
 			}
-			told, err = db.All[struct {
-				Type string         `db:"type"`
-				Data map[string]any `db:"data"`
-			}](ctx, tx, `SELECT type, data FROM events ORDER BY seq`)
+			events, err = db.All[emitted](ctx, tx, `SELECT type, data FROM events ORDER BY seq`)
 			return err
 		})
-		if err != nil || len(told) != n {
-			t.Fatalf("%d events, %v", len(told), err)
+		if err != nil || len(events) != n {
+			t.Fatalf("%d events, %v, want %d", len(events), err, n)
 		}
 		page, err := s.List(ctx, sc(scope.Sandbox), Filter{Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, r := range page.Resources {
 			level, pii := "", []string{}
 			if strings.HasPrefix(r.Name, "card") {
@@ -78,14 +71,14 @@ func TestBulkOfMany(t *testing.T) {
 			}
 			if r.Version != int64(i)+2 || r.Kind != "api" || r.DataClassification != level || !slices.Equal(r.PIICategories, pii) || r.Source != "heuristic" ||
 				r.Confidence == nil || !r.LastClassifiedAt.Equal(now) || !r.UpdatedAt.Equal(now) || r.OwnerTeam != fmt.Sprint("team ", i+1) {
-				t.Fatalf("%+v", r)
+				t.Fatalf("resource = %+v", r)
 			}
-			if e := told[i]; e.Type != "resource.updated" || e.Data["resource_id"] != float64(r.ID) || e.Data["resource_name"] != r.Name {
-				t.Fatalf("event %d for resource %d: %+v", i, r.ID, e)
+			if e := events[i]; e.Type != "resource.updated" || e.Data["resource_id"] != float64(r.ID) || e.Data["resource_name"] != r.Name {
+				t.Fatalf("event %d = %+v, want of the resource %d", i, e, r.ID)
 			}
 		}
 		if out, err = s.ClassifyBulk(ctx, sc(scope.Sandbox), 1000); err != nil || out.Unchanged != n || revision(t, c, scope.Sandbox) != before+1 {
-			t.Errorf("again: %+v %v", out, err)
+			t.Errorf("ClassifyBulk again = %+v, %v, want no change", out, err)
 		}
 	})
 }
@@ -111,24 +104,20 @@ func TestLongest(t *testing.T) {
 			EnrichmentChange: EnrichmentChange{ComplianceTags: patch.Set(tags), OwnerTeam: patch.Set(text(200)), BusinessContext: patch.Set(text(500))},
 		}
 		r, err := s.Create(ctx, sc(""), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		make1(t, s, Draft{Name: "short", EnrichmentChange: EnrichmentChange{ComplianceTags: patch.Set([]string{tags[7], "GDPR"})}})
+		must(t, err)
+		create(t, s, Draft{Name: "short", EnrichmentChange: EnrichmentChange{ComplianceTags: patch.Set([]string{tags[7], "GDPR"})}})
 		got, err := s.Inventory(ctx, sc(scope.Sandbox))
 		if err != nil || got.Total != 2 || len(got.ByTag) != 51 || got.ByTag[tags[7]] != 2 || got.ByTag[tags[8]] != 1 || got.ByTag["GDPR"] != 1 {
-			t.Errorf("%d resources, %d tags, %v", got.Total, len(got.ByTag), err)
+			t.Errorf("Inventory = %d resources, %d tags, %v, want 2 and 51", got.Total, len(got.ByTag), err)
 		}
 		err = tenantStore(t, c).Read(ctx, func(tx *db.Tx) error {
 			found, err := selectSame(ctx, tx, scope.Sandbox, r)
 			if err != nil || found != r.ID {
-				t.Errorf("by its name it is %d and not %d, %v", found, r.ID, err)
+				t.Errorf("selectSame = %d, %v, want %d", found, err, r.ID)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
@@ -141,15 +130,13 @@ func TestInventoryOfMany(t *testing.T) {
 			populateSome(t, store, few)
 			for _, env := range []scope.Env{scope.AnyEnv, scope.Sandbox, scope.Production} {
 				got, err := s.Inventory(ctx, sc(env))
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := surveyed(t, store, env)
+				must(t, err)
+				want := countInventory(t, store, env)
 				if env != scope.AnyEnv {
 					want.Environment = &env
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("set %d in %q: %s", seed, env, diff)
+					t.Fatalf("Inventory of set %d in %q (-want +got): %s", seed, env, diff)
 				}
 			}
 		}
@@ -198,13 +185,11 @@ func populateSome(t *testing.T, store *db.DB, few int) {
 			SELECT v.column1, v.column2, v.column3, v.column4, 'c', 'c', '', 1, 0, 0 FROM (VALUES `, policies, `) AS v`, "TEXT", "TEXT", "BIGINT", "BIGINT")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
-// surveyed returns the inventory, counted resource by resource.
-func surveyed(t *testing.T, store *db.DB, env scope.Env) Inventory {
+// countInventory counts the inventory resource by resource.
+func countInventory(t *testing.T, store *db.DB, env scope.Env) Inventory {
 	t.Helper()
 	out := Inventory{ByKind: map[string]int64{}, ByLevel: map[string]int64{}, ByTag: map[string]int64{}, Attention: []Attention{}}
 	err := store.Read(context.Background(), func(tx *db.Tx) error {
@@ -241,14 +226,12 @@ func surveyed(t *testing.T, store *db.DB, env scope.Env) Inventory {
 		out.Attention = out.Attention[:min(len(out.Attention), attention)]
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
-// TestIndexed: the expressions in the queries equal those of the indexes. If they differed,
-// everything would still work, but slowly.
+// TestIndexed: the expressions in the queries equal those of the indexes. Otherwise the queries would
+// still work, but slowly.
 func TestIndexed(t *testing.T) {
 	for backend, explain := range map[string]string{dbtest.SQLite: "EXPLAIN QUERY PLAN ", dbtest.Postgres: "EXPLAIN (COSTS OFF) "} {
 		t.Run(backend, func(t *testing.T) {
@@ -281,7 +264,7 @@ func TestIndexed(t *testing.T) {
 					return err
 				})
 				if err != nil || !strings.Contains(plan, index+" ") && !strings.HasSuffix(plan, index) && !strings.Contains(plan, index+"\n") || strings.Contains(plan, "Sort") || strings.Contains(plan, "TEMP B-TREE") {
-					t.Errorf("%s:\n%s %v", query, plan, err)
+					t.Errorf("plan of %s uses no %s, or sorts, %v:\n%s", query, index, err, plan)
 				}
 			}
 		})

@@ -26,7 +26,7 @@ func TestOverlap(t *testing.T) {
 	} {
 		for _, pair := range [][2]string{{c.a, c.b}, {c.b, c.a}} {
 			if got := overlap(Resource{Path: pair[0]}, Resource{Path: pair[1]}); got != c.want {
-				t.Errorf("%s and %s: %v", pair[0], pair[1], got)
+				t.Errorf("overlap of %s and %s = %v, want %v", pair[0], pair[1], got, c.want)
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func TestOverlap(t *testing.T) {
 		{[]string{"GET"}, []string{"HEAD"}, true},
 	} {
 		if got := overlap(Resource{Path: "/a", Methods: c.a}, Resource{Path: "/a", Methods: c.b}); got != c.want {
-			t.Errorf("%v and %v: %v", c.a, c.b, got)
+			t.Errorf("overlap of the methods %v and %v = %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		out, err := g.checkBody(rt, data)
 		if err == nil && !json.Valid(out.AppendJSON(nil)) {
-			t.Errorf("%q became %q", data, out.AppendJSON(nil))
+			t.Errorf("checkBody(%q) = %q, want valid JSON", data, out.AppendJSON(nil))
 		}
 	})
 }
@@ -32,17 +32,13 @@ func FuzzBody(f *testing.F) {
 // BenchmarkRateLimit measures the count of one request in the process.
 func BenchmarkRateLimit(b *testing.B) {
 	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
 	x := &exchange{ResponseWriter: httptest.NewRecorder()}
 	rt := &route{}
 	who := Principal{KeyID: "12", Tenant: "t1", Plan: "enterprise", RateLimited: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.count(b.Context(), x, rt, who); err != nil {
-			b.Fatal(err)
-		}
+		must(b, l.count(b.Context(), x, rt, who))
 	}
 }

@@ -14,7 +14,7 @@ func TestContextErrors(t *testing.T) {
 		"cancelled": fmt.Errorf("read: %w", context.Canceled), "timeout": fmt.Errorf("read: %w", context.DeadlineExceeded),
 	} {
 		if f := AsFault(err); f.Kind != fault.Unavailable || f.Code != code || f.Cause != err {
-			t.Errorf("%v: %+v", err, f)
+			t.Errorf("AsFault(%v) = %+v, want %s", err, f, code)
 		}
 	}
 }

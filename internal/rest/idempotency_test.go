@@ -41,14 +41,14 @@ func unseal(sealed []byte, aad string) ([]byte, error) {
 	return out, nil
 }
 
-// stand is a rig on a store, with a clock that can be moved.
+// stand is a rig on a store, with a clock that can be moved and an operation that waits.
 type stand struct {
 	*rig
 	cluster *db.Cluster
 	ahead   atomic.Int64 // of the clock, in nanoseconds
 	hold    chan struct{}
 	entered chan struct{}
-	outcome atomic.Value // string: what the audit names
+	outcome atomic.Value // string: the id of the object in the audit
 }
 
 func newStand(t *testing.T, c *db.Cluster) *stand {
@@ -96,99 +96,90 @@ func newStand(t *testing.T, c *db.Cluster) *stand {
 	return st
 }
 
+// create is a request with an Idempotency-Key.
 func create(path, key, body string) resttest.Call {
 	return resttest.Call{Method: "POST", Path: path, Key: "full", Body: body, Headers: []string{"Idempotency-Key", key}}
 }
 
+// TestIdempotency: a repeated request with the same key gets the first answer, and changes nothing
+// again.
 func TestIdempotency(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		t.Run("replay", func(t *testing.T) { replayed(t, newStand(t, c)) })
-		t.Run("concurrent", func(t *testing.T) { concurrent(t, newStand(t, c)) })
-		t.Run("nothing kept of refusals", func(t *testing.T) { refusals(t, newStand(t, c)) })
-		t.Run("crash", func(t *testing.T) { crashed(t, newStand(t, c), c) })
+		t.Run("replay", func(t *testing.T) { checkReplay(t, newStand(t, c)) })
+		t.Run("concurrent", func(t *testing.T) { checkConcurrent(t, newStand(t, c)) })
+		t.Run("a refusal is not stored", func(t *testing.T) { checkRefusals(t, newStand(t, c)) })
+		t.Run("crash", func(t *testing.T) { checkCrash(t, newStand(t, c)) })
 	})
 }
 
-func replayed(t *testing.T, st *stand) {
+// checkReplay: the answer to a key is the same, also on another replica, for its caller and body, for a
+// day. The store does not contain it in clear.
+func checkReplay(t *testing.T, st *stand) {
 	first := st.Do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).Request())
 	if first.Code != 201 || st.created.Load() != 1 {
-		t.Fatalf("%d %s", first.Code, first.Body)
+		t.Fatalf("POST /v1/widgets = %d %s, want 201", first.Code, first.Body)
 	}
 	for _, path := range []string{"/v1/widgets", "/api/v1/widgets", "/api/widgets"} { // aliases are the same operation
 		again := st.Do(t, create(path, "k-1", `{"name":"secretname"}`).Request())
 		if again.Code != 201 || !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) || again.Header().Get("ETag") != first.Header().Get("ETag") || again.Header().Get("Idempotent-Replayed") != "true" {
-			t.Errorf("%s: %d %s %v", path, again.Code, again.Body, again.Header())
+			t.Errorf("POST %s again = %d %s %v, want the first answer", path, again.Code, again.Body, again.Header())
 		}
 	}
 	other := newStand(t, st.cluster) // another process on the same store
 	if again := other.Do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).Request()); !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) {
-		t.Errorf("after a restart: %d %s", again.Code, again.Body)
+		t.Errorf("POST after a restart = %d %s, want the first answer", again.Code, again.Body)
 	}
 	if w := st.Do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).Request()); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
-		t.Errorf("another body: %d %s", w.Code, w.Body)
+		t.Errorf("POST of another body with the key = %d %s, want 422 idempotency_key_reused", w.Code, w.Body)
 	}
 	person := create("/v1/widgets", "k-1", `{"name":"secretname"}`)
 	person.Key = "platform"
 	if w := st.Do(t, person.Request()); w.Code != 201 || bytes.Equal(w.Body.Bytes(), first.Body.Bytes()) {
-		t.Errorf("another actor shares the key: %d %s", w.Code, w.Body)
+		t.Errorf("POST of another caller with the key = %d %s, want 201 with a new answer", w.Code, w.Body)
 	}
 	for _, key := range []string{"", "a b", strings.Repeat("x", 256), "ü"} {
 		if w := st.Do(t, create("/v1/widgets", key, `{"name":"x"}`).Request()); w.Code != 400 {
-			t.Errorf("key %q: %d", key, w.Code)
+			t.Errorf("POST with the key %q = %d, want 400", key, w.Code)
 		}
 	}
-	inClear(t, st, "secretname")
+	wantSealed(t, st, "secretname")
 	st.ahead.Store(int64(25 * time.Hour))
 	if w := st.Do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).Request()); w.Code != 201 {
-		t.Errorf("a day later: %d %s", w.Code, w.Body)
+		t.Errorf("POST with the key a day later = %d %s, want 201", w.Code, w.Body)
 	}
 	st.ahead.Store(int64(50 * time.Hour))
-	if err := st.PurgeIdempotency(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.PurgeIdempotency(t.Context()))
 	if n := rows(t, st); n != 0 {
-		t.Errorf("%d rows are left", n)
+		t.Errorf("%d rows remain after PurgeIdempotency, want none", n)
 	}
 }
 
-func rows(t *testing.T, st *stand) int64 {
+// rows returns the number of stored answers.
+func rows(t *testing.T, st *stand) (n int64) {
 	t.Helper()
-	d, err := st.cluster.Tenant(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n int64
-	err = d.Read(t.Context(), func(tx *db.Tx) (err error) {
+	must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) (err error) {
 		n, err = db.One[int64](t.Context(), tx, `SELECT count(*) FROM idempotency`)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return n
 }
 
-func inClear(t *testing.T, st *stand, text string) {
+// wantSealed fails if the stored answers contain a text in clear.
+func wantSealed(t *testing.T, st *stand, text string) {
 	t.Helper()
-	d, err := st.cluster.Tenant(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = d.Read(t.Context(), func(tx *db.Tx) error {
+	must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) error {
 		all, err := db.All[entry](t.Context(), tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency`)
 		for _, row := range all {
 			if strings.Contains(fmt.Sprint(row)+string(row.Body), text) {
-				t.Errorf("%q is kept in clear", text)
+				t.Errorf("the stored answer %+v contains %q in clear", row, text)
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
-func concurrent(t *testing.T, st *stand) {
+// checkConcurrent: concurrent requests with one key make one object, and all get its answer.
+func checkConcurrent(t *testing.T, st *stand) {
 	const n = 8
 	before := st.created.Load()
 	answers := make([]*httptest.ResponseRecorder, n)
@@ -200,73 +191,68 @@ func concurrent(t *testing.T, st *stand) {
 	close(st.hold)
 	wg.Wait()
 	if made := st.created.Load() - before; made != 1 {
-		t.Errorf("%d were made", made)
+		t.Errorf("%d concurrent requests make %d objects, want 1", n, made)
 	}
 	for _, w := range answers {
 		if w.Code != 201 || !bytes.Equal(w.Body.Bytes(), answers[0].Body.Bytes()) {
-			t.Errorf("%d %s", w.Code, w.Body)
+			t.Errorf("concurrent POST = %d %s, want 201 %s", w.Code, w.Body, answers[0].Body)
 		}
 	}
 }
 
-func refusals(t *testing.T, st *stand) {
-	for _, want := range []int{409, 201} { // the store was asked anew
+// checkRefusals: a request that was refused runs again with the same key.
+func checkRefusals(t *testing.T, st *stand) {
+	for _, want := range []int{409, 201} {
 		if w := st.Do(t, create("/v1/refused", "k-3", `{"name":"x"}`).Request()); w.Code != want {
-			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+			t.Errorf("POST /v1/refused = %d %s, want %d", w.Code, w.Body, want)
 		}
 	}
 	if w := st.Do(t, create("/v1/refused", "k-4", `{"nme":"x"}`).Request()); w.Code != 422 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("POST of a wrong body = %d %s, want 422", w.Code, w.Body)
 	}
 	if w := st.Do(t, create("/v1/refused", "k-4", `{"name":"x"}`).Request()); w.Code != 201 {
-		t.Errorf("the corrected request: %d %s", w.Code, w.Body)
+		t.Errorf("POST of the corrected body = %d %s, want 201", w.Code, w.Body)
 	}
 	for range 2 {
 		if w := st.Do(t, create("/v1/refused", "k-5", `{"name":"panic"}`).Request()); w.Code != 500 {
-			t.Errorf("%d %s", w.Code, w.Body)
+			t.Errorf("POST that panics = %d %s, want 500", w.Code, w.Body)
 		}
 	}
 }
 
-// crashed claims a key like a process that dies right afterwards.
-func crashed(t *testing.T, st *stand, c *db.Cluster) {
-	dead := func(key string, age time.Duration) {
+// checkCrash: after a crash, a request runs again if nothing was committed, and gets the answer of the
+// object that was committed otherwise.
+func checkCrash(t *testing.T, st *stand) {
+	claimAndDie := func(key string, age time.Duration) {
 		t.Helper()
 		now := st.config.Now().Add(-age).UTC().Truncate(time.Microsecond)
-		d, err := c.Tenant(t.Context(), "default")
-		if err != nil {
-			t.Fatal(err)
-		}
 		body := `{"name":"slow"}`
-		err = d.Write(t.Context(), func(tx *db.Tx) error {
+		must(t, st.cluster.Write(t.Context(), "default", func(tx *db.Tx) error {
 			_, _, err := claim(t.Context(), tx, entry{
 				Key: digest("api_key", "1", "create-slow", Root+"/slow", key), Request: digest(http.MethodPost, "", "", body),
 				RequestID: "dead", Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),
 			}, now.Add(-keepAnswers), "")
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	close(st.hold)
-	dead("k-6", time.Minute) // nothing was committed: it runs now
+	claimAndDie("k-6", time.Minute)
 	if w := st.Do(t, create("/v1/slow", "k-6", `{"name":"slow"}`).Request()); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
-		t.Errorf("not committed: %d %s", w.Code, w.Body)
+		t.Errorf("POST after a crash before the commit = %d %s, want a new 201", w.Code, w.Body)
 	}
-	dead("k-8", -365*24*time.Hour) // by a clock that was ahead
+	claimAndDie("k-8", -365*24*time.Hour)
 	if w := st.Do(t, create("/v1/slow", "k-8", `{"name":"slow"}`).Request()); w.Code != 201 {
-		t.Errorf("leased by a clock that was ahead: %d %s", w.Code, w.Body)
+		t.Errorf("POST after a crash with a clock that was ahead = %d %s, want 201", w.Code, w.Body)
 	}
 	before := st.created.Load()
 	st.outcome.Store("41") // committed, but the answer was lost
-	dead("k-7", time.Minute)
+	claimAndDie("k-7", time.Minute)
 	w := st.Do(t, create("/v1/slow", "k-7", `{"name":"slow"}`).Request())
 	var got widget
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 201 || got.ID != 41 || w.Header().Get("ETag") != ETag(1) {
-		t.Errorf("committed: %d %s %v", w.Code, w.Body, err)
+		t.Errorf("POST after a crash after the commit = %d %s, %v, want 201 with object 41", w.Code, w.Body, err)
 	}
 	if st.created.Load() != before {
-		t.Error("it was made twice")
+		t.Error("the committed object is made again")
 	}
 }

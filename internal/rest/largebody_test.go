@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,26 +60,26 @@ func TestBodiesInFlight(t *testing.T) {
 	}()
 	<-entered
 	if code, h := put("/v1/hold", "full"); code != http.StatusServiceUnavailable || h.Get("Retry-After") == "" {
-		t.Errorf("a third body of the tenant: %d, Retry-After %q", code, h.Get("Retry-After"))
+		t.Errorf("PUT of a third body of the tenant = %d, Retry-After %q, want 503", code, h.Get("Retry-After"))
 	}
 	if code, h := put("/v1/hold-public?tenant_id=default", ""); code != http.StatusServiceUnavailable || h.Get("Retry-After") == "" {
-		t.Errorf("a second body of strangers: %d", code)
+		t.Errorf("PUT of a second body without a credential = %d, Retry-After %q, want 503", code, h.Get("Retry-After"))
 	}
 	if code, _ := put("/v1/hold", "platform"); code != http.StatusNoContent {
-		t.Errorf("another tenant meanwhile: %d", code)
+		t.Errorf("PUT of another tenant meanwhile = %d, want 204", code)
 	}
 	w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/hold", Body: `{"name":"small"}`, Key: "full"}.Request())
 	if w.Code != http.StatusNoContent {
-		t.Errorf("a short body meanwhile: %d", w.Code)
+		t.Errorf("PUT of a short body meanwhile = %d, want 204", w.Code)
 	}
 	close(leave)
 	for range 3 {
 		if code := <-answers; code != http.StatusNoContent {
-			t.Errorf("a body that had room: %d", code)
+			t.Errorf("PUT of a body that has room = %d, want 204", code)
 		}
 	}
 	if n := g.ample[room.Decoded].Taken(); n != 0 {
-		t.Errorf("%d bytes stay taken", n)
+		t.Errorf("%d bytes stay taken, want none", n)
 	}
 }
 
@@ -92,24 +91,14 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 		Register(g.Router, Op{ID: "slow", Method: "PUT", Path: "/slow", Reach: ReachTenant, Slow: true, Tags: []string{"T"}, Summary: "Slow"}, ok)
 	})
 	for name, head := range map[string]string{"nobody": "", "a key": "X-API-Key: full\r\n"} {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, "PUT /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+head+"Content-Length: 100\r\n\r\n{"); err != nil {
-			t.Fatal(err)
-		}
+		conn := dial(t, addr)
+		must(t, errOf(io.WriteString(conn, "PUT /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+head+"Content-Length: 100\r\n\r\n{")))
 		if _, err := io.Copy(io.Discard, bufio.NewReader(conn)); err != nil {
-			t.Errorf("%s: the connection does not end: %v", name, err)
+			t.Errorf("read of the connection of %s: got %v, want its end", name, err)
 		}
 		_ = conn.Close()
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 }
 
 // TestRoomOfPanics: a handler that panics after it has begun its answer frees its body's room.
@@ -151,15 +140,13 @@ func TestRoomOfRefusals(t *testing.T) {
 	head := fmt.Sprintf("PUT /v1/widgets/7 HTTP/1.1\r\nHost: x\r\nX-API-Key: full\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
 	for range 3 {
 		if got := rawStatus(t, addr, head+body); !strings.Contains(got, " 422 ") {
-			t.Error(got)
+			t.Errorf("PUT of a long name = %s, want 422", got)
 		}
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 	for i, of := range g.ample {
 		if n := of.Taken(); n != 0 {
-			t.Errorf("room %d: %d bytes stay taken", i, n)
+			t.Errorf("room %d: %d bytes stay taken, want none", i, n)
 		}
 	}
 }

@@ -29,34 +29,45 @@ func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr 
 		change(srv)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, srv, l, 0, 5*time.Second, nil) }()
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
+// wantStop stops a server.
+func wantStop(t *testing.T, stop func() error) {
+	t.Helper()
+	if err := stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// dial connects to a server until the test ends.
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	return conn
+}
+
 // rawStatus sends text and returns the status line.
 func rawStatus(t *testing.T, addr, text string) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	conn := dial(t, addr)
 	go func() { _, _ = io.WriteString(conn, text) }() // the server may stop reading
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("status line: %v", err)
 	}
 	return strings.TrimSpace(line)
 }
 
+// TestServer: the server answers requests that are well-formed, and refuses those that two programs could
+// read differently.
 func TestServer(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	addr, stop := served(t, nil, nil)
@@ -84,12 +95,10 @@ func TestServer(t *testing.T) {
 		{"absolute form", "GET http://x/v1/widgets HTTP/1.1\r\n" + head + "\r\n", "200"},
 	} {
 		if got := rawStatus(t, addr, tc.text); !strings.Contains(got, " "+tc.want+" ") {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+			t.Errorf("%s = %s, want %s", tc.name, got, tc.want)
 		}
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 }
 
 // TestSlow: the server's deadlines end neither a long poll nor its context.
@@ -116,11 +125,9 @@ func TestSlow(t *testing.T) {
 			})
 	})
 	if got := rawStatus(t, addr, "GET /v1/poll HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, " 200 ") {
-		t.Error(got)
+		t.Errorf("GET /v1/poll = %s, want 200", got)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 }
 
 // TestGraceful: a stopping server finishes running requests and accepts no new ones.
@@ -148,11 +155,11 @@ func TestGraceful(t *testing.T) {
 		}
 	}
 	if lanes != 1 {
-		t.Errorf("%d of two requests went by the lane, want the brief one", lanes)
+		t.Errorf("%d of two requests use the lane, want the brief one", lanes)
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until the end has begun
+	for { // until the server accepts no connection
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			break
@@ -160,16 +167,16 @@ func TestGraceful(t *testing.T) {
 		_ = conn.Close()
 	}
 	if len(stopped) > 0 {
-		t.Errorf("ended with requests running: %v", <-stopped)
+		t.Errorf("the server ends while requests run: %v", <-stopped)
 	}
 	close(leave)
 	for range 2 {
 		if got := <-status; !strings.Contains(got, " 200 ") {
-			t.Error(got)
+			t.Errorf("request during the stop = %s, want 200", got)
 		}
 	}
 	if err := <-stopped; err != nil {
-		t.Error(err)
+		t.Errorf("Serve: %v", err)
 	}
 }
 
@@ -185,13 +192,7 @@ func TestRefusalDuringUpload(t *testing.T) {
 		{"too large, in chunks", "X-API-Key: full\r\nTransfer-Encoding: chunked", strings.Repeat(chunk, 24) + "0\r\n\r\n", "413"},
 		{"from nobody", "Content-Length: " + strconv.Itoa(large), strings.Repeat(" ", large), "401"},
 	} {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		conn := dial(t, addr)
 		if _, err := io.WriteString(conn, "PUT /v1/widgets/7 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+tc.head+"\r\n\r\n"+tc.body); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
@@ -200,24 +201,22 @@ func TestRefusalDuringUpload(t *testing.T) {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
 		if body, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(res.Status, tc.want) || !res.Close || !strings.Contains(string(body), "request_id") {
-			t.Errorf("%s: %s, close %v, %s, %v", tc.name, res.Status, res.Close, body, err)
+			t.Errorf("%s: status %s, close %v, %s, %v, want %s with a close", tc.name, res.Status, res.Close, body, err, tc.want)
 		}
 		if err := errors.Join(res.Body.Close(), conn.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 }
 
-// heard is a listener that says when its Accept has failed.
-type heard struct {
+// failingListener closes failed when its Accept fails.
+type failingListener struct {
 	net.Listener
 	failed chan struct{}
 }
 
-func (l heard) Accept() (net.Conn, error) {
+func (l failingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		close(l.failed)
@@ -229,10 +228,8 @@ func (l heard) Accept() (net.Conn, error) {
 // before.
 func TestStopWithClosedListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := heard{inner, make(chan struct{})}
+	must(t, err)
+	l := failingListener{inner, make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := Serve(ctx, &http.Server{}, l, time.Second, func() {
@@ -242,7 +239,7 @@ func TestStopWithClosedListener(t *testing.T) {
 			runtime.Gosched()
 		}
 	}); err != nil {
-		t.Errorf("the stop fails: %v", err)
+		t.Errorf("Serve with a closed listener: %v", err)
 	}
 }
 
@@ -254,18 +251,10 @@ func TestClockStepKeepsConnections(t *testing.T) {
 		g.cfg.Now = func() time.Time { return time.Now().UTC().Add(-time.Hour) }
 		g.cfg.Ticks = time.Now
 	})
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	conn := dial(t, addr)
 	in := bufio.NewReader(conn)
-	for i := range 3 { // one connection, kept
-		if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+	for i := range 3 { // on one connection
+		must(t, errOf(io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n")))
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
@@ -273,11 +262,9 @@ func TestClockStepKeepsConnections(t *testing.T) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		if res.StatusCode != 200 {
-			t.Errorf("request %d: %d", i, res.StatusCode)
+			t.Errorf("request %d = %d, want 200", i, res.StatusCode)
 		}
 	}
 	_ = conn.Close()
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	wantStop(t, stop)
 }

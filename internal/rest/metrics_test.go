@@ -38,7 +38,7 @@ func TestWhoIsBilled(t *testing.T) {
 			Raw(g.Router, Op{ID: fmt.Sprint("answer-", status), Method: http.MethodGet, Path: fmt.Sprint("/answer-", status), Reach: ReachSelf}, RawDocs{}, func(w http.ResponseWriter, _ *http.Request, _ scope.Scope) {
 				w.WriteHeader(status)
 				if sent := bills["t1 "+fmt.Sprint("answer-", status)]; status < 500 && sent == 0 && g.auths.Load() == 1 {
-					t.Errorf("%d is answered before it is counted", status)
+					t.Errorf("the answer %d is sent before it is billed", status)
 				}
 			})
 		}
@@ -69,7 +69,7 @@ func TestWhoIsBilled(t *testing.T) {
 			want[c.billed] = 1
 		}
 		if fmt.Sprint(bills) != fmt.Sprint(want) {
-			t.Errorf("%s by %s in %q: billed %v, want %v", c.path, c.key, c.tenant, bills, want)
+			t.Errorf("GET %s by %s in %q: bills %v, want %v", c.path, c.key, c.tenant, bills, want)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestRecheck(t *testing.T) {
 		a := Authenticator(func(context.Context, Credential) (scope.Scope, Principal, error) { return c.scope, Principal{}, c.err })
 		sc, err := a.Recheck(c.ctx, Credential{}, was, "editor:read")
 		if sc.Tenant != c.want || (err != nil) != c.ending {
-			t.Errorf("%s: %q, %v", name, sc.Tenant, err)
+			t.Errorf("%s: Recheck = scope of %q, %v, want %q and an end: %v", name, sc.Tenant, err, c.want, c.ending)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const canary = "C4NARY-do-not-echo"
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// TestRequests is a table of requests and their answers.
+// TestRequests: each request gets its status, error code and offences, and no error echoes what was sent.
 func TestRequests(t *testing.T) {
 	g := newRig(t, nil, nil)
 	put := func(body string) resttest.Call {
@@ -149,32 +149,30 @@ func TestRequests(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := g.Do(t, tc.Request())
 			if w.Code != tc.status {
-				t.Fatalf("status %d, want %d: %s", w.Code, tc.status, w.Body)
+				t.Fatalf("%s %s = %d, want %d: %s", tc.Method, tc.Path, w.Code, tc.status, w.Body)
 			}
 			if strings.Contains(w.Body.String(), canary) {
 				t.Errorf("the answer echoes what was sent: %s", w.Body)
 			}
 			if w.Header().Get("X-Request-ID") == "" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("headers: %v", w.Header())
+				t.Errorf("header = %v, want X-Request-ID and nosniff", w.Header())
 			}
 			if origin := w.Header().Get("Access-Control-Allow-Origin"); origin != "" {
-				t.Errorf("other origins are let in: %q", origin)
+				t.Errorf("Access-Control-Allow-Origin = %q, want none", origin)
 			}
 			if w.Code < 400 {
 				return
 			}
 			if w.Body.Len() > 2048 {
-				t.Errorf("an error of %d bytes", w.Body.Len())
+				t.Errorf("the error has %d bytes, want at most 2048", w.Body.Len())
 			}
 			var body struct {
 				Error   string         `json:"error"`
 				Details []fault.Detail `json:"details"`
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(w.Body.Bytes(), &body))
 			if tc.code != "" && body.Error != tc.code {
-				t.Errorf("error %q, want %q: %s", body.Error, tc.code, w.Body)
+				t.Errorf("error = %q, want %q: %s", body.Error, tc.code, w.Body)
 			}
 			var pointers []string
 			for _, d := range body.Details {
@@ -182,19 +180,19 @@ func TestRequests(t *testing.T) {
 			}
 			slices.Sort(pointers)
 			if !slices.Equal(pointers, tc.pointers) {
-				t.Errorf("pointers %q, want %q", pointers, tc.pointers)
+				t.Errorf("pointers = %q, want %q", pointers, tc.pointers)
 			}
 		})
 	}
 	if n := g.created.Load(); n != 0 {
-		t.Errorf("%d widgets were made", n)
+		t.Errorf("%d widgets were created, want none", n)
 	}
-	// What was thrown may hold what a caller sent: the log has the place alone.
+	// The text of a panic may contain what a caller sent, so the log has only its place.
 	if text := g.logs.String(); !strings.Contains(text, "rest_test.go") || strings.Contains(text, "secret of the program") {
-		t.Errorf("the panic was not logged, or with its text: %s", text)
+		t.Errorf("log = %s, want the place of the panic without its text", text)
 	}
 	if g.panics.Load() == 0 {
-		t.Error("the panic was not counted")
+		t.Error("no panic is counted")
 	}
 }
 
@@ -204,7 +202,7 @@ func TestReadOnly(t *testing.T) {
 	w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: `{"id":9,"name":"x","parts":[{"size":2}]}`, Key: "full"}.Request())
 	var got widget
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != 7 || got.Parts[0].Size != 2 {
-		t.Errorf("%d %s %v", w.Code, w.Body, err)
+		t.Errorf("PUT with an id = %d %s, %v, want the id of the path", w.Code, w.Body, err)
 	}
 }
 
@@ -214,7 +212,7 @@ func TestAllow(t *testing.T) {
 	for path, want := range map[string]string{"/v1/widgets/7": "PUT", "/v1/widgets": "GET, HEAD, POST", "/health": "GET, HEAD", "/v1/ide-integration/widgets/1": "PUT"} {
 		w := g.Do(t, resttest.Call{Method: "DELETE", Path: path}.Request())
 		if w.Code != 405 || w.Header().Get("Allow") != want {
-			t.Errorf("%s: %d %q, want %q", path, w.Code, w.Header().Get("Allow"), want)
+			t.Errorf("DELETE %s = %d, Allow %q, want 405, %q", path, w.Code, w.Header().Get("Allow"), want)
 		}
 	}
 }
@@ -241,12 +239,10 @@ func TestErrorBodies(t *testing.T) {
 		} {
 			w := g.Do(t, c.Request())
 			if want := tc.area.status(c.kind); w.Code != want {
-				t.Errorf("%s %s: %d, want %d: %s", c.Method, c.Path, w.Code, want, w.Body)
+				t.Errorf("%s %s = %d, want %d: %s", c.Method, c.Path, w.Code, want, w.Body)
 			}
 			var body map[string]any
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(w.Body.Bytes(), &body))
 			var names []string
 			for name := range body {
 				names = append(names, name)
@@ -257,7 +253,7 @@ func TestErrorBodies(t *testing.T) {
 				t.Errorf("%s %s: members %q, want %q", c.Method, c.Path, got, want)
 			}
 			if tc.area == ShapeDetail && c.kind == fault.Invalid && !strings.Contains(fmt.Sprint(body["detail"]), "/name") {
-				t.Errorf("the sentence leaves the offence out: %s", w.Body)
+				t.Errorf("detail = %s, want it to name /name", w.Body)
 			}
 		}
 	}
@@ -277,7 +273,7 @@ func TestAreas(t *testing.T) {
 		f.Message = "m"
 		body, err := json.Marshal(&answer{fault: f, shape: g.areaOf(path).Errors, id: "r", status: 400})
 		if err != nil || string(body) != want {
-			t.Errorf("%s: %s, want %s", path, body, want)
+			t.Errorf("error at %s = %s, want %s", path, body, want)
 		}
 	}
 }
@@ -291,10 +287,10 @@ func TestRequestID(t *testing.T) {
 		w := g.Do(t, req)
 		got := w.Header().Get("X-Request-ID")
 		if (got == id) != echoed || got == "" {
-			t.Errorf("%q became %q", id, got)
+			t.Errorf("X-Request-ID of %q = %q, want it returned: %v", id, got, echoed)
 		}
 		if !strings.Contains(w.Body.String(), got) {
-			t.Errorf("the body lacks the id: %s", w.Body)
+			t.Errorf("body = %s, want the request id %s", w.Body, got)
 		}
 	}
 }
@@ -325,7 +321,7 @@ func TestHost(t *testing.T) {
 		req := c.Request()
 		req.Host = tc.host
 		if w := g.Do(t, req); w.Code != tc.status {
-			t.Errorf("%+v: %d %s", tc, w.Code, w.Body)
+			t.Errorf("GET with %+v = %d %s", tc, w.Code, w.Body)
 		}
 	}
 }
@@ -349,12 +345,12 @@ func TestConditions(t *testing.T) {
 			return 0, nil
 		})
 		if want == ok && (err != nil || changes != 1) || want != ok && (!fault.Is(err, want) || changes != 0) {
-			t.Errorf("%q: %v, %d changes", header, err, changes)
+			t.Errorf("Matching(%q) = %v after %d changes, want kind %d", header, err, changes, want)
 		}
 	}
 	_, err := Matching(`"1", "2"`, func(int64) (int, error) { return 0, fault.NotFoundf("gone") })
 	if !fault.Is(err, fault.NotFound) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("Matching of an unknown object = %v, want not found", err)
 	}
 }
 
@@ -368,7 +364,7 @@ func TestLogLevel(t *testing.T) {
 		g := newRig(t, nil, nil)
 		g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "GET", Path: "/v1/failing/" + how, Key: "full"}.Request())
 		if log := g.logs.String(); !strings.Contains(log, "level="+level+` msg="request failed"`) {
-			t.Errorf("%s: want level %s in %s", how, level, log)
+			t.Errorf("log of %s = %s, want the level %s", how, log, level)
 		}
 	}
 }
@@ -379,7 +375,7 @@ func TestLatePanic(t *testing.T) {
 	g := newRig(t, nil, nil)
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
-			t.Errorf("recovered %v", p)
+			t.Errorf("panic = %v, want http.ErrAbortHandler", p)
 		}
 	}()
 	g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "GET", Path: "/v1/failing/late", Key: "full"}.Request())
@@ -400,7 +396,7 @@ func TestMessages(t *testing.T) {
 		w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: body, Key: "full"}.Request())
 		var got struct{ Details []fault.Detail }
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Details) != 1 || got.Details[0].Message != want {
-			t.Errorf("%s: %s", body, w.Body)
+			t.Errorf("PUT of %s = %s, want the message %q", body, w.Body, want)
 		}
 	}
 }

@@ -90,6 +90,8 @@ var callers = map[string]scope.Scope{
 	"platform": {Tenant: "default", Permissions: scope.Permissions{All: true}, Platform: true, Actor: scope.Actor{Kind: scope.Person, ID: "4"}},
 }
 
+// newRig returns a Router with the test operations. change changes its configuration, register adds
+// operations.
 func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 	t.Helper()
 	g := &rig{logs: &bytes.Buffer{}}
@@ -164,6 +166,7 @@ func canonical(path string) string {
 	return path
 }
 
+// widgets registers the test operations.
 func (g *rig) widgets() {
 	tags := []string{"Widgets"}
 	save := func(_ context.Context, _ scope.Scope, in *widgetIn) (*widgetOut, error) {
@@ -228,3 +231,14 @@ func (g *rig) widgets() {
 			}
 		})
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

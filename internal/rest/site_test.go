@@ -20,12 +20,12 @@ func TestHSTS(t *testing.T) {
 	}{
 		{"over TLS", "shop.a.test", "", true, false, "max-age=60"},
 		{"in another spelling", "Shop.A.test.:443", "", true, false, "max-age=60"},
-		{"a domain that does not ask", "www.a.test", "", true, false, ""},
-		{"the subdomain", "a.gate.test", "", true, false, ""},
+		{"at a domain that does not ask", "www.a.test", "", true, false, ""},
+		{"at a subdomain", "a.gate.test", "", true, false, ""},
 		{"without TLS", "shop.a.test", "", false, false, ""},
-		{"without TLS, as anybody may say", "shop.a.test", "https", false, false, ""},
-		{"a proxy had TLS", "shop.a.test", "https", false, true, "max-age=60"},
-		{"a proxy had none", "shop.a.test", "http", false, true, ""},
+		{"with a header of an untrusted client", "shop.a.test", "https", false, false, ""},
+		{"behind a proxy with TLS", "shop.a.test", "https", false, true, "max-age=60"},
+		{"behind a proxy without TLS", "shop.a.test", "http", false, true, ""},
 	} {
 		r := &Router{cfg: Config{Hosts: site.Hosts{BaseDomain: "gate.test", Find: func(host string) (site.Site, bool) {
 			return site.Site{Tenant: "a", HSTS: map[string]int64{"shop.a.test": 60}[host]}, true
@@ -44,7 +44,7 @@ func TestHSTS(t *testing.T) {
 		h := http.Header{}
 		visit{r, req}.sendHSTS(h)
 		if got := h.Get("Strict-Transport-Security"); got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+			t.Errorf("Strict-Transport-Security %s = %q, want %q", c.what, got, c.want)
 		}
 	}
 }

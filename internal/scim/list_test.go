@@ -19,11 +19,7 @@ func TestFiltersAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := New(Service{Stores: c, Now: time.Now})
 		sc := scope.Scope{Tenant: scope.DefaultTenant}
-		store, err := c.Tenant(t.Context(), sc.Tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = store.Write(t.Context(), func(tx *db.Tx) error {
+		must(t, c.Write(t.Context(), sc.Tenant, func(tx *db.Tx) error {
 			for i := range 6 {
 				id := fmt.Sprintf("p%d", i)
 				at := db.Stamp(time.Now().Add(time.Duration(i) * time.Second))
@@ -44,10 +40,7 @@ func TestFiltersAreBounded(t *testing.T) {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		lists := []func(filter string) (Page, error){
 			func(filter string) (Page, error) { return s.ListUsers(t.Context(), sc, Query{Filter: filter}) },
 			func(filter string) (Page, error) { return s.ListGroups(t.Context(), sc, Query{Filter: filter}) },
@@ -62,37 +55,43 @@ func TestFiltersAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != want {
-				t.Errorf("%s: %s: %s, want %s", when, filter, got, want)
+				t.Errorf("%s: list with %s: got %s, want %s", when, filter, got, want)
 			}
 		}
 		const people, inGroups, members, one, oneMember = `userName pr`, `groups.display pr`, `members.value pr`, `userName eq "p1"`, `members.value eq "p2"`
 		s.scans.most = 12 // 6 people with 6 memberships
-		check("all fit", 0, inGroups, "ok")
-		check("all fit", 1, members, "ok")
+		check("with room for all", 0, inGroups, "ok")
+		check("with room for all", 1, members, "ok")
 		s.scans.most = 6
-		check("people fit", 0, people, "ok")
-		check("their groups do not", 0, inGroups, "too_many")
+		check("with room for the people", 0, people, "ok")
+		check("without room for their groups", 0, inGroups, "too_many")
 		s.scans.most = 5
-		check("too many", 0, people, "too_many")
-		check("too many", 1, members, "too_many")
-		check("one is named", 0, one, "ok")
-		check("one is named", 1, oneMember, "ok")
+		check("without room", 0, people, "too_many")
+		check("without room", 1, members, "too_many")
+		check("for one person", 0, one, "ok")
+		check("for one person", 1, oneMember, "ok")
 		s.scans.most = 100
 		done, err := s.scans.begin(sc.Tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		check("while another runs", 0, people, "rate_limit_exceeded")
 		check("while another runs", 1, members, "rate_limit_exceeded")
 		check("while another runs", 0, one, "ok")
 		check("while another runs", 1, oneMember, "ok")
 		check("while another runs", 1, `displayName sw "team"`, "ok")
-		if other, err := s.scans.begin(dbtest.Second); err != nil {
-			t.Errorf("another tenant: %v", err)
-		} else {
-			other()
+		other, err := s.scans.begin(dbtest.Second)
+		if err != nil {
+			t.Fatalf("begin of another tenant: %v", err)
 		}
+		other()
 		done()
 		check("afterwards", 0, people, "ok")
 	})
+}
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

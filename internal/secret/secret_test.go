@@ -27,25 +27,25 @@ func TestSealAndOpen(t *testing.T) {
 		one, _ := b.Seal([]byte(plain), "t1/channels/1")
 		two, _ := b.Seal([]byte(plain), "t1/channels/1")
 		if bytes.Equal(one, two) || (len(plain) > 8 && bytes.Contains(one, []byte(plain))) {
-			t.Error("it does not hide")
+			t.Errorf("Seal of %q twice = %x and %x, want two texts without it", plain, one, two)
 		}
 		got, err := b.Open(one, "t1/channels/1")
 		if err != nil || string(got) != plain || got == nil {
-			t.Errorf("got %q, %v", got, err)
+			t.Errorf("Open = %q, %v, want %q", got, err, plain)
 		}
 		for _, aad := range []string{"", "t2/channels/1", "t1/channels/11"} {
 			if _, err := b.Open(one, aad); !errors.Is(err, ErrOpen) {
-				t.Errorf("it opens as %q: %v", aad, err)
+				t.Errorf("Open for %q = %v, want ErrOpen", aad, err)
 			}
 		}
 		for i := range one {
 			bad := bytes.Clone(one)
 			bad[i] ^= 1
 			if _, err := b.Open(bad, "t1/channels/1"); !errors.Is(err, ErrOpen) {
-				t.Errorf("byte %d: %v", i, err)
+				t.Errorf("Open with another byte %d = %v, want ErrOpen", i, err)
 			}
 			if _, err := b.Open(one[:i], "t1/channels/1"); !errors.Is(err, ErrOpen) {
-				t.Errorf("%d bytes: %v", i, err)
+				t.Errorf("Open of the first %d bytes = %v, want ErrOpen", i, err)
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func TestRotation(t *testing.T) {
 	old, both, fresh := box(t, key(1)), box(t, key(2), key(1)), box(t, key(2))
 	sealed, _ := old.Seal([]byte("x"), "row")
 	if old.Stale(sealed) || !both.Stale(sealed) {
-		t.Error("stale is wrong")
+		t.Errorf("Stale = %v with the key in use and %v with a newer one, want false and true", old.Stale(sealed), both.Stale(sealed))
 	}
 	plain, err := both.Open(sealed, "row")
 	if err != nil {
@@ -63,13 +63,13 @@ func TestRotation(t *testing.T) {
 	}
 	again, _ := both.Seal(plain, "row")
 	if both.Stale(again) {
-		t.Error("stale after sealing anew")
+		t.Error("Stale after Seal with the newer key = true, want false")
 	}
 	if _, err := fresh.Open(again, "row"); err != nil {
-		t.Error(err)
+		t.Errorf("Open with the newer key alone: %v", err)
 	}
 	if _, err := fresh.Open(sealed, "row"); !errors.Is(err, ErrOpen) {
-		t.Error("the old key is gone, yet it opens")
+		t.Error("Open of an old text with the newer key alone succeeds, want ErrOpen")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestPurposes(t *testing.T) {
 	}
 	sealed, _ := mail.Seal([]byte("x"), "row")
 	if _, err := b.Open(sealed, "row"); !errors.Is(err, ErrOpen) {
-		t.Error("another purpose opens it")
+		t.Error("Open by a box of another purpose succeeds, want ErrOpen")
 	}
 }
 
@@ -102,18 +102,18 @@ func TestKeyIDsCollide(t *testing.T) {
 
 func TestBadKeys(t *testing.T) {
 	if _, err := New(); err == nil {
-		t.Error("no key")
+		t.Error("New without a key succeeds, want an error")
 	}
 	if _, err := New([KeyBytes]byte{}); err == nil {
-		t.Error("zeros")
+		t.Error("New with a key of zeros succeeds, want an error")
 	}
 	good := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, KeyBytes))
 	if keys, err := ParseKeys(good + " , " + good); err != nil || len(keys) != 2 {
-		t.Errorf("%v %v", keys, err)
+		t.Errorf("ParseKeys of two = %v, %v", keys, err)
 	}
 	for _, bad := range []string{"", "x", good + ",", good[:20]} {
 		if _, err := ParseKeys(bad); err == nil {
-			t.Errorf("%q passes", bad)
+			t.Errorf("ParseKeys(%q) succeeds, want an error", bad)
 		}
 	}
 }
@@ -126,24 +126,24 @@ func TestKeyFile(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			if got[i], err = LoadOrCreateKeyFile(path); err != nil {
-				t.Error(err)
+				t.Errorf("LoadOrCreateKeyFile: %v", err)
 			}
 		})
 	}
 	wg.Wait()
 	for _, k := range got {
 		if k != got[0] || k == ([KeyBytes]byte{}) {
-			t.Error("not one key")
+			t.Error("concurrent callers have different keys, want one")
 		}
 	}
 	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(files) != 1 {
-		t.Errorf("left over: %v", files)
+		t.Errorf("files = %v, want only the key", files)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := LoadOrCreateKeyFile(path); err == nil {
-		t.Error("a key that others may read passes")
+		t.Error("LoadOrCreateKeyFile of a file that others may read succeeds, want an error")
 	}
 }
 

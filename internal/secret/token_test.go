@@ -15,16 +15,16 @@ func TestTokens(t *testing.T) {
 		head := rapid.SampledFrom([]string{"gh_bouncer", "gh_tenant", "x", ""}).Draw(t, "head")
 		token, err := NewToken(bytes.NewReader(raw), head)
 		if err != nil || len(token) != len(head)+1+43+1+6 {
-			t.Fatalf("token %q, %v", token, err)
+			t.Fatalf("NewToken = %q, %v", token, err)
 		}
 		if got, ok := ParseToken(token); !ok || got != head {
-			t.Fatalf("the head of %q is %q, %v", token, got, ok)
+			t.Fatalf("ParseToken(%q) = %q, %v, want %q", token, got, ok, head)
 		}
 		at := rapid.IntRange(0, len(token)-1).Draw(t, "at")
 		other := string([]byte{rapid.Byte().Draw(t, "other")})
 		for _, bad := range []string{token[:at], token + other, token[:at] + token[at+1:], token[:at] + other + token[at+1:]} {
 			if _, ok := ParseToken(bad); ok && bad != token {
-				t.Fatalf("%q is taken for a token", bad)
+				t.Fatalf("ParseToken(%q) accepts it, want not", bad)
 			}
 		}
 	})
@@ -32,12 +32,12 @@ func TestTokens(t *testing.T) {
 
 func TestTokensThatAreNone(t *testing.T) {
 	if token, err := NewToken(bytes.NewReader(make([]byte, 31)), "x"); err == nil {
-		t.Errorf("31 bytes made %q", token)
+		t.Errorf("NewToken with 31 random bytes = %q, want an error", token)
 	}
 	body := "x_" + strings.Repeat("a", 42)
 	for _, bad := range []string{"", "_", strings.Repeat("_", 51), body + "-_" + checksum(body+"-"), body + "é_" + checksum(body+"é"), body + "a_000000"} {
 		if head, ok := ParseToken(bad); ok {
-			t.Errorf("%q is a token of %q", bad, head)
+			t.Errorf("ParseToken(%q) = %q, want not a token", bad, head)
 		}
 	}
 }

@@ -16,11 +16,9 @@ func TestAllowedDomains(t *testing.T) {
 		"ann@sub.kiosk.example": false, "ann@kiosk.example.": false, "ann@kiosk.example@evil.example": false,
 	} {
 		claims, err := value.FromAny(map[string]any{"email": email, "email_verified": true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := (facts{settings: s, token: claims}).checkDomain(); (err == nil) != allowed {
-			t.Errorf("%q: %v, want allowed: %v", email, err, allowed)
+			t.Errorf("checkDomain of %q = %v, want allowed: %v", email, err, allowed)
 		}
 	}
 }

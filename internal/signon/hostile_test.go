@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// at returns a service whose clock shows the time that now points to.
-func at(t *testing.T, now *time.Time) *Service {
+// newService returns a service whose clock shows the time that now points to.
+func newService(t *testing.T, now *time.Time) *Service {
 	s := &Service{
 		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
 		Now:    func() time.Time { return *now },
@@ -28,7 +28,7 @@ func at(t *testing.T, now *time.Time) *Service {
 func TestWithdrawnKeys(t *testing.T) {
 	for _, kid := range []string{"two", "one", ""} {
 		idp, now := newIssuer(t), time.Now()
-		s, f := at(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
+		s, f := newService(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
 		check := func(token string) error {
 			p, err := s.provider(t.Context(), idp.URL)
 			if err == nil {
@@ -36,10 +36,8 @@ func TestWithdrawnKeys(t *testing.T) {
 			}
 			return err
 		}
-		if err := check(idp.token(t, now)); err != nil {
-			t.Fatal(err)
-		}
-		withdrawn := idp.key // a thief has it
+		must(t, check(idp.token(t, now)))
+		withdrawn := idp.key // stolen
 		idp.rotate(t, kid)
 		now = now.Add(6 * time.Minute)
 		forged := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
@@ -47,14 +45,12 @@ func TestWithdrawnKeys(t *testing.T) {
 		})
 		forged.Header["kid"] = "one"
 		text, err := forged.SignedString(withdrawn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := check(text); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a withdrawn key after %q: %v", kid, err)
+			t.Errorf("token of the withdrawn key, after key %q: got %v, want unauthenticated", kid, err)
 		}
 		if err := check(idp.token(t, now)); err != nil {
-			t.Errorf("the new key %q: %v", kid, err)
+			t.Errorf("token of the new key %q: %v", kid, err)
 		}
 	}
 }
@@ -63,12 +59,10 @@ func TestWithdrawnKeys(t *testing.T) {
 // waits for it.
 func TestSilentProvider(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
-	s := at(t, &now)
+	s := newService(t, &now)
 	ask := func() {
 		t.Helper()
-		if _, err := s.provider(t.Context(), idp.URL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.provider(t.Context(), idp.URL)))
 	}
 	ask()
 	idp.mu.Lock()
@@ -84,11 +78,11 @@ func TestSilentProvider(t *testing.T) {
 	now = now.Add(2 * time.Minute)
 	ask()
 	if idp.calls != 2 {
-		t.Errorf("%d calls two minutes later, want 2", idp.calls)
+		t.Errorf("%d calls of it two minutes later, want 2", idp.calls)
 	}
 	now = now.Add(metadataMaxAge)
 	if _, err := s.provider(t.Context(), idp.URL); !fault.Is(err, fault.BadGateway) {
-		t.Errorf("a day later: %v", err)
+		t.Errorf("provider after a day: got %v, want a bad gateway", err)
 	}
 }
 
@@ -96,11 +90,9 @@ func TestSilentProvider(t *testing.T) {
 // the users of a provider may be able to choose, have no effect.
 func TestClaimsByName(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
-	s, f := at(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
+	s, f := newService(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
 	p, err := s.provider(t.Context(), idp.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hour := now.Add(time.Hour).Unix()
 	for name, claims := range map[string]map[string]any{
 		"Aud":             {"aud": "other", "Aud": "client"},
@@ -131,11 +123,9 @@ func TestClaimsByName(t *testing.T) {
 		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, all)
 		token.Header["kid"] = idp.kid
 		text, err := token.SignedString(idp.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := s.idClaims(t.Context(), p, text, f); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("token with %s: got %v, want unauthenticated", name, err)
 		}
 	}
 }
@@ -162,7 +152,7 @@ func TestVerifiedEmail(t *testing.T) {
 			t.Fatal(errs)
 		}
 		if got, err := f.verifiedEmail(); got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s and %s: %q %v, want %q", c.token, c.info, got, err, c.want)
+			t.Errorf("verified address of %s and %s = %q, %v, want %q", c.token, c.info, got, err, c.want)
 		}
 	}
 }

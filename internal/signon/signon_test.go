@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -32,6 +30,7 @@ type issuer struct {
 	calls int
 }
 
+// newIssuer starts a provider with the key one.
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	i := &issuer{}
@@ -50,7 +49,7 @@ func newIssuer(t *testing.T) *issuer {
 				err = key.Set("kid", i.kid)
 			}
 			if err != nil {
-				t.Error(err)
+				t.Errorf("key of the provider: %v", err)
 			}
 			_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{key}})
 			return
@@ -63,17 +62,17 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
+// rotate replaces the key of the provider.
 func (i *issuer) rotate(t *testing.T, kid string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.key, i.kid = key, kid
 }
 
+// token returns an ID token of the provider.
 func (i *issuer) token(t *testing.T, now time.Time) string {
 	t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
@@ -81,9 +80,7 @@ func (i *issuer) token(t *testing.T, now time.Time) string {
 	})
 	token.Header["kid"] = i.kid
 	text, err := token.SignedString(i.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -91,11 +88,7 @@ func (i *issuer) token(t *testing.T, now time.Time) string {
 // rate. The provider's configuration stays usable during an outage of a day.
 func TestRotation(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
-	s := &Service{
-		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
-		Now:    func() time.Time { return now },
-	}
-	t.Cleanup(s.Target.Close)
+	s := newService(t, &now)
 	f := flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
 	check := func() error {
 		p, err := s.provider(t.Context(), idp.URL)
@@ -104,30 +97,28 @@ func TestRotation(t *testing.T) {
 		}
 		return err
 	}
-	if err := check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check())
 	if err := check(); err != nil || idp.calls != 2 {
-		t.Errorf("the second sign-in: %v after %d calls, want 2", err, idp.calls)
+		t.Errorf("second sign-in: %v after %d calls, want 2", err, idp.calls)
 	}
 	idp.rotate(t, "two")
 	if err := check(); !fault.Is(err, fault.Unauthenticated) || idp.calls != 2 {
-		t.Errorf("a new key, at once: %v after %d calls: made-up key ids must not become calls", err, idp.calls)
+		t.Errorf("sign-in with a new key at once: got %v after %d calls, want unauthenticated after 2: invented key ids must not cause calls", err, idp.calls)
 	}
 	now = now.Add(time.Minute)
 	if err := check(); err != nil || idp.calls != 3 {
-		t.Errorf("a new key, a minute later: %v after %d calls, want 3", err, idp.calls)
+		t.Errorf("sign-in with a new key a minute later: %v after %d calls, want 3", err, idp.calls)
 	}
 	idp.mu.Lock()
 	idp.down = true
 	idp.mu.Unlock()
 	now = now.Add(2 * time.Hour)
 	if err := check(); err != nil {
-		t.Errorf("two hours into an outage: %v", err)
+		t.Errorf("sign-in two hours into an outage: %v", err)
 	}
 	now = now.Add(24 * time.Hour)
 	if err := check(); !fault.Is(err, fault.BadGateway) {
-		t.Errorf("a day into an outage: %v", err)
+		t.Errorf("sign-in a day into an outage: got %v, want a bad gateway", err)
 	}
 }
 
@@ -135,23 +126,21 @@ func TestRotation(t *testing.T) {
 func TestLocalPath(t *testing.T) {
 	for _, path := range []string{"/", "/policies", "/policies/3?environment=sandbox&x=//evil.test", "/a#b", "/%2F%2Fevil.test"} {
 		if !localPath(path) {
-			t.Errorf("%q is refused", path)
+			t.Errorf("localPath(%q) = false, want true", path)
 		}
 	}
 	base, err := url.Parse("https://gate.test/login")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		path := rapid.StringOf(rapid.SampledFrom([]rune("/\\:.?#@%2Fa \t\r\n\x00éhttps"))).Filter(func(s string) bool { return s != "" }).Draw(t, "path")
 		if !localPath(path) {
 			return
 		}
-		// Read it as browsers do: a backslash is a slash, and tabs and line ends are dropped.
+		// Browsers read a backslash as a slash, and drop tabs and line ends.
 		read := strings.NewReplacer(`\`, "/", "\t", "", "\r", "", "\n", "").Replace(path)
 		to, err := base.Parse(read)
 		if err != nil || to.Scheme != "https" || to.Host != "gate.test" {
-			t.Fatalf("%q leads to %v (%v)", path, to, err)
+			t.Fatalf("localPath(%q) = true, and it leads to %v, %v", path, to, err)
 		}
 	})
 }
@@ -164,18 +153,14 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := defaults().apply(ch)
-	if err := s.check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.check())
 	got, _ := json.Marshal([]any{s.Scopes, s.RoleMap, s.DefaultRoles, s.EmailDomains, s.PasswordLogin, s.CreateUsers, s.Enabled, s.roles()})
 	if want := `[["openid","email"],{"x":["resource_manager","buyer"]},["viewer"],["acme.example"],false,false,true,["buyer","resource_manager","viewer"]]`; string(got) != want {
-		t.Errorf("the settings are %s, want %s", got, want)
+		t.Errorf("settings = %s, want %s", got, want)
 	}
-	if err := json.Unmarshal([]byte(`{"scopes":null,"password_login":null,"role_map":null,"default_roles":null}`), &ch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(`{"scopes":null,"password_login":null,"role_map":null,"default_roles":null}`), &ch))
 	if s = s.apply(ch); len(s.Scopes) != 3 || !s.PasswordLogin || len(s.roles()) != 0 {
-		t.Errorf("after null the settings are %+v", s)
+		t.Errorf("settings after null = %+v", s)
 	}
 }
 
@@ -193,7 +178,18 @@ func TestSecretStaysWithItsIssuer(t *testing.T) {
 		after, err := s.changed(scope.Scope{Tenant: scope.DefaultTenant}, before, ch)
 		var f *fault.Error
 		if refused := errors.As(err, &f) && f.Code == "credential_required"; refused == kept || kept && (err != nil || len(after.Secret) == 0) {
-			t.Errorf("%s: %v", issuer, err)
+			t.Errorf("change of the issuer to %s: got %v, want the secret kept: %v", issuer, err, kept)
 		}
 	}
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// TestChanges: which configurations are refused, and what a change of the server or key resets.
+// TestChanges: wrong configurations are refused, and a change of the server or key resets the license.
 func TestChanges(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	ctx := context.Background()
@@ -22,7 +22,7 @@ func TestChanges(t *testing.T) {
 		_, err := b.Update(ctx, admin, c, 0)
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Code != code {
-			t.Errorf("%+v: %v, want %s", c, err, code)
+			t.Errorf("Update(%+v): got %v, want %s", c, err, code)
 		}
 	}
 	refused("validation_failed", Change{Enabled: ptr(true)})
@@ -33,24 +33,24 @@ func TestChanges(t *testing.T) {
 	}
 	first := b.configure()
 	if again := b.update(Change{Enabled: ptr(true)}); again.ChangeNo != first.ChangeNo {
-		t.Error("nothing changed, and the version did")
+		t.Errorf("version after an Update without a change = %d, want %d", again.ChangeNo, first.ChangeNo)
 	}
 	if _, err := b.Update(ctx, admin, Change{Frequency: ptr(daily)}, first.ChangeNo+5); !fault.Is(err, fault.Precondition) {
-		t.Error(err)
+		t.Errorf("Update of another version: got %v, want a failed precondition", err)
 	}
 	b.status()
 	other := newServer(t)
 	refused("credential_required", Change{URL: &other.URL})
 	if n := other.calls(); n != 0 {
-		t.Errorf("%d calls of the other host", n)
+		t.Errorf("%d calls of the other server, want none", n)
 	}
 	b.update(Change{URL: ptr(other.URL + "/base"), APIKey: patch.Set("not its key")})
 	if st := b.status(); st.Connected || st.CanPromote || st.Tier != "community" {
-		t.Errorf("the license of the old server still counts: %+v", st)
+		t.Errorf("status after a change of the server = %+v, want no license", st)
 	}
 	b.update(Change{URL: ptr(""), Enabled: ptr(false)})
 	if c, err := b.Config(ctx, admin); err != nil || c.APIKeyConfigured || c.URL != "" || c.NextScheduledAt != nil {
-		t.Errorf("%+v %v", c, err)
+		t.Errorf("Config without a server = %+v, %v", c, err)
 	}
 }
 
@@ -73,20 +73,20 @@ func TestGuardedTargets(t *testing.T) {
 	b.update(Change{URL: ptr("http://license.example.com:" + port + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)})
 	inner = true
 	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed || got.Message != unreachable {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("TestConnection to an internal address = %+v, %v, want failed", got, err)
 	}
 	if _, err := b.SendNow(context.Background(), admin); !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), unreachable) {
-		t.Errorf("%v", err)
+		t.Errorf("SendNow to an internal address: got %v, want unreachable", err)
 	}
 	b = newBench(t, dbtest.Open(t, dbtest.SQLite))
 	b.configure()
 	b.server.redirect = canary.URL + "/base/license"
 	b.server.set(302, "")
 	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("TestConnection with a redirect = %+v, %v, want failed", got, err)
 	}
 	reports, _ := canary.got()
 	if canary.calls() != 0 || len(reports) != 0 {
-		t.Error("the canary was called")
+		t.Errorf("%d calls and %d reports reached the canary, want none", canary.calls(), len(reports))
 	}
 }

@@ -30,6 +30,7 @@ func (b *bench) gates() string {
 	return word(b.MayTest(ctx, admin)) + " " + word(b.MayPromote(ctx, admin))
 }
 
+// alerts returns the subjects of the open license warnings.
 func (b *bench) alerts() []string {
 	b.Helper()
 	out := []string{}
@@ -37,13 +38,12 @@ func (b *bench) alerts() []string {
 		out, err = db.All[string](context.Background(), tx, `SELECT subject FROM tenant_alerts WHERE type = 'license_warning' AND resolved_at IS NULL ORDER BY subject`)
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return out
 }
 
-// TestGates: what each state of the license server allows, and the messages about it.
+// TestGates: the state of the license server decides whether policies may be tested and promoted, and which
+// alerts are open.
 func TestGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -51,22 +51,22 @@ func TestGates(t *testing.T) {
 			t.Helper()
 			st, g := b.status(), b.gates()
 			if g != gates || st.FeaturesGated != gated || st.CanTestPolicies != strings.HasPrefix(g, "yes") || st.CanPromote != strings.HasSuffix(g, "yes") {
-				t.Errorf("%s: %s, %+v", what, g, st)
+				t.Errorf("%s: gates %s, want %s, and gated: %v; status %+v", what, g, gates, gated, st)
 			}
 			if st.FeaturesGated != (st.Warning != nil) && len(alerts) == 0 {
-				t.Errorf("%s: warning %v", what, st.Warning)
+				t.Errorf("%s: warning = %v, want one if features are gated", what, st.Warning)
 			}
 			if got := b.alerts(); !slices.Equal(got, alerts) && len(got)+len(alerts) > 0 {
-				t.Errorf("%s: alerts %v, want %v", what, got, alerts)
+				t.Errorf("%s: alerts = %v, want %v", what, got, alerts)
 			}
 			b.clock.move(failureHolds + time.Second)
 		}
-		step("nothing configured", "yes yes", false)
+		step("no configuration", "yes yes", false)
 		if st := b.status(); st.Tier != "community" || st.Connected || st.LicenseAdminURL != "" {
-			t.Errorf("%+v", st)
+			t.Errorf("status without a configuration = %+v", st)
 		}
 		b.update(Change{Frequency: ptr(weekly)})
-		step("no server named", "yes yes", false)
+		step("no server", "yes yes", false)
 		b.configure()
 		step("an active license", "yes yes", false)
 		b.server.set(200, `{"subscription_tier":"trial","subscription_status":"active","trial_end_date":"2026-11-18"}`)
@@ -74,23 +74,23 @@ func TestGates(t *testing.T) {
 		b.server.set(500, "")
 		step("a server that fails", "no yes", true, "connection", "trial")
 		b.clock.move(5 * 24 * time.Hour)
-		step("the trial over, the server failing", "no no", true, "connection", "license")
+		step("an ended trial and a failing server", "no no", true, "connection", "license")
 		b.server.set(200, "")
-		step("the trial over", "yes no", true, "license")
+		step("an ended trial", "yes no", true, "license")
 		b.server.set(200, `{"subscription_tier":"pro","subscription_status":"active"}`)
-		step("bought", "yes yes", false)
-		b.server.set(200, "<html>a page of somebody else</html>")
+		step("a bought license", "yes yes", false)
+		b.server.set(200, "<html>another page</html>")
 		step("another kind of server", "no yes", true, "connection")
 		b.server.set(403, "")
-		step("the key refused", "no no", true, "connection")
+		step("a refused key", "no no", true, "connection")
 		b.server.set(200, `{}`)
-		step("connected again", "yes yes", false)
+		step("a new connection", "yes yes", false)
 		b.server.Close()
-		step("a server that is gone", "no yes", true, "connection")
+		step("a stopped server", "no yes", true, "connection")
 		b.update(Change{URL: ptr("http://127.0.0.1:1/"), APIKey: patch.Set("another")})
 		step("a server that never answered", "no no", true, "connection")
 		b.update(Change{URL: ptr(""), Enabled: ptr(false)})
-		step("no server any more", "yes yes", false)
+		step("no server again", "yes yes", false)
 	})
 }
 
@@ -105,19 +105,19 @@ func TestFailingServerIsSpared(t *testing.T) {
 		b.status()
 	}
 	if n := b.server.calls(); n != 1 {
-		t.Errorf("%d calls", n)
+		t.Errorf("%d calls, want 1", n)
 	}
 	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed || b.server.calls() != 2 {
-		t.Errorf("%+v %v, %d calls", got, err, b.server.calls())
+		t.Errorf("TestConnection = %+v, %v after %d calls, want failed after 2", got, err, b.server.calls())
 	}
 	b.clock.move(failureHolds)
 	b.gates()
 	if n := b.server.calls(); n != 3 {
-		t.Errorf("%d calls", n)
+		t.Errorf("%d calls after a minute, want 3", n)
 	}
 	b.server.set(200, "")
 	got, err := b.TestConnection(context.Background(), admin)
 	if err != nil || got.Status != Success || got.URL != b.server.URL+"/base" || b.gates() != "yes yes" {
-		t.Errorf("%+v %v %s", got, err, b.gates())
+		t.Errorf("TestConnection = %+v, %v with the gates %s, want success", got, err, b.gates())
 	}
 }

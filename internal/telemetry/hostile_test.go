@@ -23,39 +23,35 @@ func TestServerRepeatsTheKey(t *testing.T) {
 		b.configure()
 		for _, member := range []string{"customer_id", "subscription_tier", "tier", "subscription_status"} {
 			for _, value := range []string{apiKey, "x" + apiKey + "y"} {
-				said := map[string]string{"tier": "pro", "subscription_status": "active"}
-				said[member] = value
-				body, err := json.Marshal(said)
-				if err != nil {
-					t.Fatal(err)
-				}
+				answer := map[string]string{"tier": "pro", "subscription_status": "active"}
+				answer[member] = value
+				body, err := json.Marshal(answer)
+				must(t, err)
 				b.server.set(200, strings.Replace(string(body), "key", `\u006bey`, 1))
 				if got, err := b.TestConnection(ctx, admin); err != nil || got.Status != Failed {
-					t.Errorf("%s: %+v %v", member, got, err)
+					t.Errorf("TestConnection with the key in %s = %+v, %v, want failed", member, got, err)
 				}
 			}
 		}
 		b.server.set(200, `{"subscription_tier":"pro","subscription_status":"active"}`)
 		if got, err := b.TestConnection(ctx, admin); err != nil || got.Status != Success {
-			t.Fatalf("%+v %v", got, err)
+			t.Fatalf("TestConnection = %+v, %v, want success", got, err)
 		}
 		content := fmt.Sprintf(`{"customer_id":%q,"effective_date":"2026-12-01","subscription_status":"active","subscription_tier":%q}`, scope.DefaultTenant, apiKey)
 		signed := strings.TrimSuffix(content, "}") + `,"webhook_signature":"` + outbound.Signature([]byte(apiKey), []byte(content)) + `"}`
 		if out, err := b.ApplyUpdate(ctx, scope.DefaultTenant, "", []byte(signed)); err == nil {
-			t.Errorf("an update with the key: %+v", out)
+			t.Errorf("ApplyUpdate with the key = %+v, want an error", out)
 		}
-		seen := fmt.Sprint(b.status())
+		shown := fmt.Sprint(b.status())
 		preview, err := b.Preview(ctx, admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			audited, err := db.All[string](ctx, tx, `SELECT changes FROM audit_events`)
-			seen += fmt.Sprint(preview, audited)
+			shown += fmt.Sprint(preview, audited)
 			return err
 		})
-		if err != nil || strings.Contains(seen, apiKey) {
-			t.Errorf("the key is in %s (%v)", seen, err)
+		if err != nil || strings.Contains(shown, apiKey) {
+			t.Errorf("status, preview and audit = %s, %v, want no key", shown, err)
 		}
 	})
 }
@@ -67,12 +63,12 @@ func TestClockGoesBack(t *testing.T) {
 	b.configure()
 	b.clock.move(365 * 24 * time.Hour)
 	if b.gates() != "yes yes" {
-		t.Fatal(b.gates())
+		t.Fatalf("gates with a license = %s, want yes yes", b.gates())
 	}
 	b.clock.move(-365 * 24 * time.Hour)
 	b.server.set(200, `{"subscription_tier":"enterprise","subscription_status":"canceled"}`)
 	if got := b.gates(); got == "yes yes" {
-		t.Error("a license that ended is still in force")
+		t.Error("a license that ended is in force after the clock goes back")
 	}
 	b.clock.move(365 * 24 * time.Hour)
 	b.server.set(500, "")
@@ -80,7 +76,7 @@ func TestClockGoesBack(t *testing.T) {
 	b.clock.move(-365 * 24 * time.Hour)
 	b.server.set(200, `{"subscription_tier":"enterprise","subscription_status":"active"}`)
 	if got := b.gates(); got != "yes yes" {
-		t.Errorf("a failure of the future still counts: %s", got)
+		t.Errorf("gates after a failure in the future = %s, want yes yes", got)
 	}
 }
 
@@ -95,16 +91,14 @@ func TestClockComesBack(t *testing.T) {
 		b.clock.move(365 * 24 * time.Hour)
 		b.eventually(func() error {
 			if len(b.history()) == 0 {
-				return errors.New("nothing was reported")
+				return errors.New("no report was sent")
 			}
 			return nil
 		})
 		b.quiet()
 		future := db.Stamp(b.clock.now())
 		r, err := b.measure(t.Context(), scope.DefaultTenant, state{Frequency: daily}, period{future.Add(-24 * time.Hour), future})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var late transmission
 		if err := b.Stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
 			late, err = insertTransmission(t.Context(), tx, b.transmission(r, future, future.Add(time.Hour)))
@@ -113,9 +107,7 @@ func TestClockComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.clock.move(-365 * 24 * time.Hour)
-		if err := b.Wake(t.Context(), scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Wake(t.Context(), scope.DefaultTenant))
 		b.clock.move(2 * time.Hour)
 		want := at(t, "2026-11-15")
 		b.eventually(func() error {
@@ -125,7 +117,7 @@ func TestClockComesBack(t *testing.T) {
 					return err
 				}
 				if st.NextAt == nil || !st.NextAt.Equal(want) || st.PeriodStart == nil || !st.PeriodStart.Equal(at(t, "2026-11-01")) {
-					return fmt.Errorf("the next report is due at %v, from %v", st.NextAt, st.PeriodStart)
+					return fmt.Errorf("the next report is due at %v for the time from %v, want at %v", st.NextAt, st.PeriodStart, want)
 				}
 				return nil
 			})
@@ -136,7 +128,7 @@ func TestClockComesBack(t *testing.T) {
 					return nil
 				}
 			}
-			return errors.New("the report that waits was not sent")
+			return errors.New("the waiting report was not sent")
 		})
 	})
 }

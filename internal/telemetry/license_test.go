@@ -7,15 +7,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+// at returns a time from a text.
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
 	d, err := date(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return *d
 }
 
+// TestSchedule: reports are due at midnight UTC of fixed days.
 func TestSchedule(t *testing.T) {
 	for _, c := range []struct{ frequency, now, last, next string }{
 		{twiceMonthly, "2026-11-01T00:00:00Z", "2026-11-01", "2026-11-15"},
@@ -30,10 +30,10 @@ func TestSchedule(t *testing.T) {
 	} {
 		now := at(t, c.now)
 		if got := lastDue(c.frequency, now); !got.Equal(at(t, c.last)) {
-			t.Errorf("%s at %s: last %s, want %s", c.frequency, c.now, got, c.last)
+			t.Errorf("lastDue(%s, %s) = %s, want %s", c.frequency, c.now, got, c.last)
 		}
 		if got := nextDue(c.frequency, now); !got.Equal(at(t, c.next)) {
-			t.Errorf("%s at %s: next %s, want %s", c.frequency, c.now, got, c.next)
+			t.Errorf("nextDue(%s, %s) = %s, want %s", c.frequency, c.now, got, c.next)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestPeriodsLeaveNoGap(t *testing.T) {
 			for st.due(now) {
 				p := st.currentPeriod(now)
 				if !p.from.Equal(end) || !p.until.After(p.from) {
-					t.Fatalf("a report is about %s after one that ended at %s", p, end)
+					t.Fatalf("period %s follows one that ended at %s", p, end)
 				}
 				end = p.until
 				st = st.advance()
@@ -61,6 +61,7 @@ func TestPeriodsLeaveNoGap(t *testing.T) {
 	})
 }
 
+// TestJudge: the tier, the status and the end of a trial decide what a license allows.
 func TestJudge(t *testing.T) {
 	now := at(t, "2026-11-23T12:00:00Z")
 	past, soon, far := at(t, "2026-11-20"), at(t, "2026-11-25"), at(t, "2027-06-01")
@@ -71,33 +72,33 @@ func TestJudge(t *testing.T) {
 		expired bool
 		warned  bool
 	}{
-		"nothing known":             {License{}, false, reasonNoLicense, false, false},
-		"an active subscription":    {License{Tier: "enterprise", Status: "active"}, true, reasonLicensed, false, false},
-		"bought after a trial":      {License{Tier: "pro", Status: "active", TrialEnd: &past}, true, reasonLicensed, false, false},
-		"a tier alone":              {License{Tier: "pro"}, true, reasonLicensed, false, false},
-		"a payment overdue":         {License{Tier: "pro", Status: "past_due"}, true, reasonLicensed, false, true},
-		"cancelled":                 {License{Tier: "pro", Status: "canceled"}, false, reasonInactive, false, false},
-		"cancelled in capitals":     {License{Tier: "pro", Status: "CANCELLED"}, false, reasonInactive, false, false},
-		"suspended":                 {License{Tier: "enterprise", Status: "suspended"}, false, reasonInactive, false, false},
-		"a status of another world": {License{Tier: "enterprise", Status: "frozen"}, false, reasonInactive, false, false},
-		"a trial":                   {License{Tier: "trial", Status: "active", TrialEnd: &far}, true, reasonTrial, false, false},
-		"a trial near its end":      {License{Tier: "pro", Status: "trialing", TrialEnd: &soon}, true, reasonTrial, false, true},
-		"a trial without an end":    {License{Tier: "trial", Status: "trial"}, true, reasonTrial, false, false},
-		"a trial that ended":        {License{Tier: "trial", Status: "active", TrialEnd: &past}, false, reasonTrialExpired, true, false},
-		"a trial ending now":        {License{Tier: "trial", Status: "active", TrialEnd: &now}, false, reasonTrialExpired, true, false},
-		"an expired trial":          {License{Tier: "trial", Status: "expired", TrialEnd: &far}, false, reasonTrialExpired, true, false},
-		"trial_expired alone":       {License{Tier: "pro", Status: "trial_expired"}, false, reasonTrialExpired, true, false},
-		"community after a trial":   {License{Tier: "community", Status: "active", TrialEnd: &past}, false, reasonTrialExpired, true, false},
-		"community":                 {License{Tier: "community", Status: "active"}, true, reasonLicensed, false, false},
-		"an expired subscription":   {License{Tier: "pro", Status: "expired"}, false, reasonInactive, false, false},
+		"an empty license":        {License{}, false, reasonNoLicense, false, false},
+		"an active subscription":  {License{Tier: "enterprise", Status: "active"}, true, reasonLicensed, false, false},
+		"bought after a trial":    {License{Tier: "pro", Status: "active", TrialEnd: &past}, true, reasonLicensed, false, false},
+		"a tier alone":            {License{Tier: "pro"}, true, reasonLicensed, false, false},
+		"a payment overdue":       {License{Tier: "pro", Status: "past_due"}, true, reasonLicensed, false, true},
+		"cancelled":               {License{Tier: "pro", Status: "canceled"}, false, reasonInactive, false, false},
+		"cancelled in capitals":   {License{Tier: "pro", Status: "CANCELLED"}, false, reasonInactive, false, false},
+		"suspended":               {License{Tier: "enterprise", Status: "suspended"}, false, reasonInactive, false, false},
+		"an unknown status":       {License{Tier: "enterprise", Status: "frozen"}, false, reasonInactive, false, false},
+		"a trial":                 {License{Tier: "trial", Status: "active", TrialEnd: &far}, true, reasonTrial, false, false},
+		"a trial near its end":    {License{Tier: "pro", Status: "trialing", TrialEnd: &soon}, true, reasonTrial, false, true},
+		"a trial without an end":  {License{Tier: "trial", Status: "trial"}, true, reasonTrial, false, false},
+		"a trial that ended":      {License{Tier: "trial", Status: "active", TrialEnd: &past}, false, reasonTrialExpired, true, false},
+		"a trial ending now":      {License{Tier: "trial", Status: "active", TrialEnd: &now}, false, reasonTrialExpired, true, false},
+		"an expired trial":        {License{Tier: "trial", Status: "expired", TrialEnd: &far}, false, reasonTrialExpired, true, false},
+		"trial_expired alone":     {License{Tier: "pro", Status: "trial_expired"}, false, reasonTrialExpired, true, false},
+		"community after a trial": {License{Tier: "community", Status: "active", TrialEnd: &past}, false, reasonTrialExpired, true, false},
+		"community":               {License{Tier: "community", Status: "active"}, true, reasonLicensed, false, false},
+		"an expired subscription": {License{Tier: "pro", Status: "expired"}, false, reasonInactive, false, false},
 	} {
 		v := c.l.judge(now)
 		if v.allowed != c.allowed || v.reason != c.reason || v.expired != c.expired || (v.warning != "") != c.warned || v.message == "" {
-			t.Errorf("%s: %+v", name, v)
+			t.Errorf("%s: judge = %+v", name, v)
 		}
 	}
 	if v := (License{Tier: "trial", Status: "trial", TrialEnd: &soon}).judge(now); v.daysLeft != 2 {
-		t.Errorf("%d days left of a day and a half", v.daysLeft)
+		t.Errorf("daysLeft of a day and a half = %d, want 2", v.daysLeft)
 	}
 }
 
@@ -119,7 +120,7 @@ func TestLicensesAreOrdered(t *testing.T) {
 	} {
 		got := c.next.merged(c.before)
 		if got.Tier != c.tier || c.before.CustomerID != "" && got.CustomerID != "c1" {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: merged = %+v, want the tier %s", name, got, c.tier)
 		}
 	}
 }

@@ -59,6 +59,7 @@ type server struct {
 	redirect string
 }
 
+// newServer starts a license server with an active license.
 func newServer(t *testing.T) *server {
 	s := &server{license: `{"subscription_tier":"enterprise","subscription_status":"active"}`, status: 200}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -85,6 +86,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
+// set sets the status of all answers, and the license unless it is empty.
 func (s *server) set(status int, license string) {
 	s.mu.Lock()
 	s.status = status
@@ -94,12 +96,14 @@ func (s *server) set(status int, license string) {
 	s.mu.Unlock()
 }
 
+// got returns the reports that came, with their keys.
 func (s *server) got() (reports, keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.reports), slices.Clone(s.keys)
 }
 
+// calls returns how often the license was requested.
 func (s *server) calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,11 +119,10 @@ type bench struct {
 	total  atomic.Int64 // decisions in each day and environment
 }
 
+// newBench returns a service on a store.
 func newBench(t *testing.T, c *db.Cluster) *bench {
 	box, err := secret.New([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
 	t.Cleanup(target.Close)
 	b := &bench{TB: t, clock: &clock{}, server: newServer(t)}
@@ -150,12 +153,11 @@ func (b *bench) configure(more ...func(*Change)) Config {
 	return b.update(c)
 }
 
+// update changes the configuration.
 func (b *bench) update(c Change) Config {
 	b.Helper()
 	out, err := b.Update(context.Background(), admin, c, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return out
 }
 
@@ -168,7 +170,7 @@ func (b *bench) replica() {
 	b.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			b.Error(err)
+			b.Errorf("Run: %v", err)
 		}
 	})
 }
@@ -189,6 +191,7 @@ func (b *bench) quiet() {
 	})
 }
 
+// eventually repeats f until it returns no error.
 func (b *bench) eventually(f func() error) {
 	b.Helper()
 	var err error
@@ -197,24 +200,22 @@ func (b *bench) eventually(f func() error) {
 			return
 		}
 	}
-	b.Fatal(err)
+	b.Fatalf("after a minute: %v", err)
 }
 
+// history returns the transmissions, newest first.
 func (b *bench) history() []Entry {
 	b.Helper()
 	page, err := b.History(context.Background(), admin, 0, 1000)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return page
 }
 
+// status returns the status of the license.
 func (b *bench) status() LicenseStatus {
 	b.Helper()
 	st, err := b.LicenseStatus(context.Background(), admin)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return st
 }
 
@@ -225,24 +226,24 @@ func TestSchedulerSendsOnce(t *testing.T) {
 		b := newBench(t, c)
 		b.total.Store(2)
 		if got := b.configure(); got.NextScheduledAt == nil || !got.NextScheduledAt.Equal(at(t, "2026-11-15")) || got.Frequency != twiceMonthly {
-			t.Fatalf("%+v", got)
+			t.Fatalf("Config = %+v, want twice a month, next on the 15th", got)
 		}
 		for range 3 {
 			b.replica()
 		}
 		b.quiet()
 		if sent, _ := b.server.got(); len(sent) != 0 {
-			t.Fatalf("sent before its time: %v", sent)
+			t.Fatalf("reports before the time = %v, want none", sent)
 		}
 		b.clock.set(at(t, "2026-11-15T00:01:00Z"))
 		b.quiet()
 		if sent, _ := b.server.got(); len(sent) != 0 {
-			t.Fatalf("sent while the period's last decisions may be on their way: %v", sent)
+			t.Fatalf("reports while decisions of the period may still arrive = %v, want none", sent)
 		}
 		b.clock.set(at(t, "2026-11-15T00:03:00Z"))
 		b.eventually(func() error {
 			if n := len(b.history()); n != 1 {
-				return fmt.Errorf("%d transmissions", n)
+				return fmt.Errorf("%d transmissions, want 1", n)
 			}
 			return nil
 		})
@@ -251,30 +252,30 @@ func TestSchedulerSendsOnce(t *testing.T) {
 		want := []string{"2026-11-01/2026-11-15", "2026-11-15/2026-12-01", "2026-12-01/2026-12-15", "2026-12-15/2027-01-01", "2027-01-01/2027-01-15"}
 		b.eventually(func() error {
 			if n := len(b.history()); n != len(want) {
-				return fmt.Errorf("%d transmissions", n)
+				return fmt.Errorf("%d transmissions, want %d", n, len(want))
 			}
 			return nil
 		})
 		b.quiet()
 		sent, keys := b.server.got()
 		if len(sent) != len(want) {
-			t.Fatalf("%d reports: %v", len(sent), sent)
+			t.Fatalf("reports = %v, want %d", sent, len(want))
 		}
 		for i, text := range sent {
 			var r Report
 			if err := json.Unmarshal([]byte(text), &r); err != nil || r.CurrentPeriod != want[i] {
-				t.Errorf("report %d: %s (%v), want %s", i, text, err, want[i])
+				t.Errorf("report %d = %s, %v, want the period %s", i, text, err, want[i])
 			}
 			if i == 0 && (r.TotalEvents != 2*2*14 || r.SandboxEvents != 28 || r.ProductionEvents != 28 || r.SuccessfulDecisions != 54 || r.Tier != "enterprise" || r.DeploymentVersion != "1.2.3") {
-				t.Errorf("%+v", r)
+				t.Errorf("first report = %+v", r)
 			}
 		}
 		if len(slices.Compact(slices.Sorted(slices.Values(keys)))) != len(want) {
-			t.Errorf("keys %v", keys)
+			t.Errorf("keys = %v, want %d different ones", keys, len(want))
 		}
 		got, err := b.Config(context.Background(), admin)
 		if err != nil || !got.NextScheduledAt.Equal(at(t, "2027-02-01")) || got.LastTransmissionAt == nil {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("Config after the reports = %+v, %v", got, err)
 		}
 	})
 }
@@ -290,17 +291,17 @@ func TestFailedReports(t *testing.T) {
 		_, err := b.SendNow(ctx, admin)
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
-			t.Fatalf("%v", err)
+			t.Fatalf("SendNow to a failing server: got %v, want transmission_failed", err)
 		}
 		e := b.history()[0]
 		if e.Status != Failed || e.ResponseCode != 503 || e.ResponseMessage != "Service Unavailable" || e.ErrorDetails == nil || e.RecordsSent != 0 || e.TransmittedAt != nil || e.RetryCount != 0 {
-			t.Errorf("%+v", e)
+			t.Errorf("failed transmission = %+v", e)
 		}
 		if h, err := b.HealthOf(ctx, admin); err != nil || h.Status != "unhealthy" || len(h.RecentErrors) != 1 {
-			t.Errorf("%+v %v", h, err)
+			t.Errorf("HealthOf = %+v, %v, want unhealthy", h, err)
 		}
 		if _, err = b.Retry(ctx, admin, e.ID); !fault.Is(err, fault.Internal) || b.history()[0].RetryCount != 1 {
-			t.Errorf("%v, %+v", err, b.history()[0])
+			t.Errorf("Retry to a failing server: got %v, transmission %+v", err, b.history()[0])
 		}
 		b.total.Store(5) // later decisions do not change the report
 		b.server.set(200, "")
@@ -309,26 +310,26 @@ func TestFailedReports(t *testing.T) {
 		b.clock.move(11 * time.Minute)
 		b.eventually(func() error {
 			if e := b.history()[0]; e.Status != Success || e.RetryCount != 2 || e.RecordsSent != 1 || e.TransmittedAt == nil || e.ErrorDetails != nil {
-				return fmt.Errorf("%+v", e)
+				return fmt.Errorf("transmission = %+v, want success after 2 retries", e)
 			}
 			return nil
 		})
 		sent, keys := b.server.got()
 		if len(sent) != 3 || sent[0] != sent[2] || keys[0] != keys[2] || keys[0] == "" {
-			t.Errorf("%v %v", sent, keys)
+			t.Errorf("reports = %v with the keys %v, want three equal ones", sent, keys)
 		}
 		if _, err = b.Retry(ctx, admin, e.ID); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a report that arrived: %v", err)
+			t.Errorf("Retry of a report that arrived: got %v, want a conflict", err)
 		}
 		if _, err = b.Retry(ctx, admin, 999); !fault.Is(err, fault.NotFound) {
-			t.Errorf("no report: %v", err)
+			t.Errorf("Retry of an unknown report: got %v, want not found", err)
 		}
 		b.quiet()
 		b.clock.move(11 * 24 * time.Hour)
 		b.eventually(func() error {
 			h := b.history()
 			if len(h) != 1 || h[0].ID == e.ID { // the report due on the 15th is newer
-				return fmt.Errorf("%+v", h)
+				return fmt.Errorf("history = %+v, want only the next report", h)
 			}
 			return nil
 		})
@@ -338,7 +339,7 @@ func TestFailedReports(t *testing.T) {
 			func() error { _, err := b.Retry(ctx, admin, b.history()[0].ID); return err },
 		} {
 			if err := f(); !fault.Is(err, fault.BadRequest) || !strings.Contains(err.Error(), "telemetry is not enabled") {
-				t.Errorf("while disabled: %v", err)
+				t.Errorf("call while telemetry is disabled: got %v, want a bad request", err)
 			}
 		}
 	})
@@ -350,7 +351,7 @@ func TestRetriesEnd(t *testing.T) {
 	b.configure()
 	b.server.set(500, "")
 	if _, err := b.SendNow(context.Background(), admin); err == nil {
-		t.Fatal("it was sent")
+		t.Fatal("SendNow to a failing server succeeds, want an error")
 	}
 	for range 40 {
 		b.clock.move(7 * time.Hour / 2)
@@ -359,17 +360,13 @@ func TestRetriesEnd(t *testing.T) {
 			ids, err = dueTransmissions(context.Background(), tx, b.clock.now())
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, id := range ids {
-			if _, err := b.send(context.Background(), admin, id, false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(b.send(context.Background(), admin, id, false)))
 		}
 	}
 	if sent, _ := b.server.got(); len(sent) != 1+maxRetries {
-		t.Errorf("%d attempts", len(sent))
+		t.Errorf("%d attempts, want %d", len(sent), 1+maxRetries)
 	}
 }
 
@@ -393,13 +390,13 @@ func TestOneAttemptAtATime(t *testing.T) {
 				case fault.Is(err, fault.Conflict):
 					lost.Add(1)
 				default:
-					t.Error(err)
+					t.Errorf("Retry: got %v, want a conflict", err)
 				}
 			})
 		}
 		all.Wait()
 		if sent, _ := b.server.got(); won.Load() != 1 || lost.Load() != 7 || len(sent) != 2 {
-			t.Errorf("%d won, %d lost, %d sent", won.Load(), lost.Load(), len(sent))
+			t.Errorf("%d retries succeed, %d conflict, and %d reports came, want 1, 7 and 2", won.Load(), lost.Load(), len(sent))
 		}
 	})
 }
@@ -408,9 +405,7 @@ func TestOneAttemptAtATime(t *testing.T) {
 // anonymization and encryption.
 func TestPreviewIsWhatIsSent(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	published := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
 	for _, anonymous := range []bool{false, true} {
 		for _, secretly := range []bool{false, true} {
@@ -419,59 +414,46 @@ func TestPreviewIsWhatIsSent(t *testing.T) {
 				b.configure(func(c *Change) { c.Encryption, c.Anonymization = ptr(secretly), ptr(anonymous) })
 				if secretly { // a server that publishes no key gets no report
 					if _, err := b.SendNow(context.Background(), admin); err == nil || !strings.Contains(err.Error(), "no encryption key") {
-						t.Fatalf("%v", err)
+						t.Fatalf("SendNow without a published key: got %v, want an error", err)
 					}
 				}
 				b.server.set(200, `{"tier":"pro","customer_id":"cust-7","encryption_key":"`+published+`"}`)
 				b.status()
 				shown, err := b.Preview(context.Background(), admin)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				want, err := shown.encode()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := b.SendNow(context.Background(), admin); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, errOf(b.SendNow(context.Background(), admin)))
 				reports, _ := b.server.got()
 				got := []byte(reports[0])
 				if secretly {
 					if strings.Contains(reports[0], "cust-7") || strings.Contains(reports[0], "current_period") {
-						t.Errorf("in clear: %s", reports[0])
+						t.Errorf("encrypted report = %s, want nothing in clear", reports[0])
 					}
 					got = unseal(t, key, got)
 				}
 				if string(got) != string(want) {
-					t.Errorf("sent %s, shown %s", got, want)
+					t.Errorf("report = %s, want the preview %s", got, want)
 				}
 				if (shown.CustomerID == "cust-7") == anonymous || strings.HasPrefix(shown.CustomerID, "anon-") != anonymous {
-					t.Errorf("customer %q", shown.CustomerID)
+					t.Errorf("customer = %q, want it anonymous: %v", shown.CustomerID, anonymous)
 				}
 			})
 		}
 	}
 }
 
+// unseal opens an encrypted report.
 func unseal(t *testing.T, key *ecdh.PrivateKey, body []byte) []byte {
 	t.Helper()
 	var s sealed
-	if err := json.Unmarshal(body, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(body, &s))
 	box, err := base64.StdEncoding.DecodeString(s.Ciphertext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private, err := hpke.NewDHKEMPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plain, err := hpke.Open(private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), box)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return plain
 }
 
@@ -485,7 +467,7 @@ func TestSilentServerIsNoticed(t *testing.T) {
 	b.clock.move(checkEvery + time.Minute)
 	b.eventually(func() error {
 		if got := b.alerts(); len(got) != 1 || got[0] != "connection" {
-			return fmt.Errorf("alerts %v", got)
+			return fmt.Errorf("alerts = %v, want connection", got)
 		}
 		return nil
 	})
@@ -497,38 +479,36 @@ func TestWake(t *testing.T) {
 	ctx := context.Background()
 	next := func() (out SchedulerStatus) {
 		out, err := b.Scheduler(ctx, admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return out
 	}
 	if err := b.Wake(ctx, scope.DefaultTenant); err != nil || next().Running {
-		t.Errorf("without a configuration: %v %+v", err, next())
+		t.Errorf("Wake without a configuration: %v, scheduler %+v, want it stopped", err, next())
 	}
 	b.configure()
 	if got := next(); !got.Running || !got.Enabled || got.NextScheduledAt == nil {
-		t.Errorf("%+v", got)
+		t.Errorf("Scheduler = %+v, want it running", got)
 	}
 	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM jobs`)
 		return err
 	})
 	if err != nil || next().Running {
-		t.Fatal(err, next())
+		t.Fatalf("Scheduler without a wake-up = %+v, %v, want it stopped", next(), err)
 	}
 	if err := b.Wake(ctx, scope.DefaultTenant); err != nil || !next().Running {
-		t.Errorf("%v %+v", err, next())
+		t.Errorf("Wake: %v, scheduler %+v, want it running", err, next())
 	}
 }
 
-// TestHealth: each of the five states.
+// TestHealth: the health has five states.
 func TestHealth(t *testing.T) {
 	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
 	want := func(value, connection string) {
 		t.Helper()
 		h, err := b.HealthOf(context.Background(), admin)
 		if err != nil || h.Status != value || h.ConnectionStatus != connection || h.Message == "" || h.RecentErrors == nil {
-			t.Errorf("%+v %v, want %s and %s", h, err, value, connection)
+			t.Errorf("HealthOf = %+v, %v, want %s and %s", h, err, value, connection)
 		}
 	}
 	want("not_configured", "not_configured")
@@ -536,9 +516,7 @@ func TestHealth(t *testing.T) {
 	want("disabled", "connected")
 	b.update(Change{Enabled: ptr(true)})
 	want("warning", "connected")
-	if _, err := b.SendNow(context.Background(), admin); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(b.SendNow(context.Background(), admin)))
 	want("healthy", "connected")
 	b.clock.move(recent)
 	want("healthy", "connected")
@@ -547,3 +525,14 @@ func TestHealth(t *testing.T) {
 	b.server.set(500, "")
 	want("unhealthy", "disconnected")
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

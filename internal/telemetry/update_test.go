@@ -28,7 +28,7 @@ func push(key string, members map[string]any, edit ...func(map[string]any)) []by
 	return out
 }
 
-// TestLicenseUpdates: who may send an update, and that each is applied once.
+// TestLicenseUpdates: only the license server can send an update, and each is applied once.
 func TestLicenseUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -43,16 +43,16 @@ func TestLicenseUpdates(t *testing.T) {
 			return out
 		}
 		if _, err := send(push("", good)); !fault.Is(err, fault.NotFound) {
-			t.Errorf("unconfigured: %v", err)
+			t.Errorf("update without a configuration: got %v, want not found", err)
 		}
 		for _, body := range []string{`[]`, `null`, `"x"`, `{"seats":5}`} {
 			if _, err := send([]byte(body)); !fault.Is(err, fault.BadRequest) && !fault.Is(err, fault.Invalid) {
-				t.Errorf("%s: %v", body, err)
+				t.Errorf("update %s: got %v, want a bad request or invalid", body, err)
 			}
 		}
 		b.update(Change{URL: ptr(b.server.URL + "/base")})
 		if _, err := send(push("", good)); !fault.Is(err, fault.NotFound) {
-			t.Errorf("without a key: %v", err)
+			t.Errorf("update without a key: got %v, want not found", err)
 		}
 		b.server.set(200, "{}")
 		b.configure()
@@ -75,7 +75,7 @@ func TestLicenseUpdates(t *testing.T) {
 			"of a signature once": push(apiKey, good, sign(func(s string) any { return []string{s} })),
 		} {
 			if _, err := send(body); !fault.Is(err, fault.Unauthenticated) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("update with a wrong signature (%s): got %v, want unauthenticated", name, err)
 			}
 		}
 		for name, changes := range map[string]map[string]any{
@@ -88,48 +88,48 @@ func TestLicenseUpdates(t *testing.T) {
 			"a number":       {"subscription_status": 1},
 		} {
 			if _, err := send(push(apiKey, with(changes))); !fault.Is(err, fault.Invalid) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("update with %s: got %v, want invalid", name, err)
 			}
 		}
 		if st := b.status(); st.CanPromote {
-			t.Fatalf("a refused update counts: %+v", st)
+			t.Fatalf("status after refused updates = %+v, want no license", st)
 		}
 		first, err := send(push(apiKey, good))
 		if err != nil || first.Status != "success" || first.Tier != "pro" || !b.status().CanPromote {
-			t.Fatalf("%+v %v", first, err)
+			t.Fatalf("update = %+v, %v, want success", first, err)
 		}
 		for range 20 {
 			b.clock.move(time.Minute)
 			if again, err := send(push(apiKey, good)); err != nil || again != first {
-				t.Fatalf("again: %+v %v, first %+v", again, err, first)
+				t.Fatalf("update again = %+v, %v, want %+v", again, err, first)
 			}
 		}
 		// Another update with the same date follows. The first cannot be replayed after it, in any
 		// spelling.
 		ended := with(map[string]any{"subscription_status": "canceled"})
 		if got, err := send(push(apiKey, ended)); err != nil || got.Status != "success" || b.status().CanPromote {
-			t.Fatalf("%+v %v", got, err)
+			t.Fatalf("update to canceled = %+v, %v, want success", got, err)
 		}
 		respelled := strings.Replace(string(push(apiKey, good)), `"pro"`, `"\u0070ro"`, 1)
 		for _, body := range []string{string(push(apiKey, good)), respelled} {
 			if got, err := send([]byte(body)); err != nil || got != first || b.status().CanPromote {
-				t.Errorf("played back: %+v %v", got, err)
+				t.Errorf("replayed update = %+v, %v, want its first answer without effect", got, err)
 			}
 		}
 		older := push(apiKey, with(map[string]any{"effective_date": "2026-10-31"}))
 		if got, err := send(older); err != nil || got.Status != "ignored" || got.UpdatedUsers != 0 || b.status().CanPromote {
-			t.Errorf("older: %+v %v", got, err)
+			t.Errorf("older update = %+v, %v, want it ignored", got, err)
 		}
 		newer := with(map[string]any{"effective_date": "2026-12-01", "subscription_tier": "trial", "trial_end_date": "2026-11-01"})
 		if got, err := send(push(apiKey, newer)); err != nil || got.Status != "success" {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("newer update = %+v, %v, want success", got, err)
 		}
 		check, err := b.CheckPromotion(ctx, admin)
 		if err != nil || check.Allowed || check.Reason != reasonTrialExpired || check.TrialEndDate == nil {
-			t.Errorf("%+v %v", check, err)
+			t.Errorf("CheckPromotion = %+v, %v, want an expired trial", check, err)
 		}
 		if got, err := send(push(apiKey, good)); err != nil || got.Status != "ignored" {
-			t.Errorf("an old one after a newer one: %+v %v", got, err)
+			t.Errorf("replayed update after a newer one = %+v, %v, want it ignored", got, err)
 		}
 	})
 }
@@ -144,12 +144,10 @@ func TestSignatureSpellings(t *testing.T) {
 		{`{"customer_id":"\u003c&>","trial_end_date":1.50}`, `{"customer_id":"\u003c&>","trial_end_date":1.50,"webhook_signature":"%s"}`},
 	} {
 		members, err := readMembers(fmt.Appendf(nil, sent.body, outbound.Signature(key, []byte(sent.signed))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		content, err := verifySignature(key, members)
 		if err != nil || strings.Contains(string(content), "webhook_signature") {
-			t.Errorf("%s: %s %v", sent.body, content, err)
+			t.Errorf("verifySignature of %s = %s, %v, want it valid", sent.body, content, err)
 		}
 	}
 }
@@ -162,9 +160,9 @@ func FuzzVerifySignature(f *testing.F) {
 		if err != nil {
 			return
 		}
-		content, err := verifySignature([]byte("a key that nobody has"), members)
+		content, err := verifySignature([]byte("an unknown key"), members)
 		if err == nil {
-			t.Fatalf("%s passes as %s", body, content)
+			t.Fatalf("verifySignature of %s = %s, want an error", body, content)
 		}
 	})
 }

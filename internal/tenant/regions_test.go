@@ -16,17 +16,15 @@ func TestLoadRegions(t *testing.T) {
 	want := map[string]db.Region{"us-east-1": {Dir: "/data/us"}, "eu-west-1": {URL: "postgres://gh:hunter2@db/eu"}}
 	good := `{"us-east-1": "/data/us", "eu-west-1": "postgres://gh:hunter2@db/eu"}`
 	file := filepath.Join(t.TempDir(), "regions.json")
-	if err := os.WriteFile(file, []byte(good+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(good+"\n"), 0o600))
 	for _, text := range []string{good, " " + good + "\n", file} {
 		if got, err := LoadRegions(text); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v %v", text, got, err)
+			t.Errorf("LoadRegions(%s) = %v, %v, want both regions", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "  "} {
 		if got, err := LoadRegions(text); err != nil || len(got) != 0 {
-			t.Errorf("%q: %v %v", text, got, err)
+			t.Errorf("LoadRegions(%q) = %v, %v, want none", text, got, err)
 		}
 	}
 	for text, part := range map[string]string{
@@ -44,7 +42,7 @@ func TestLoadRegions(t *testing.T) {
 	} {
 		got, err := LoadRegions(text)
 		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v %v, want an error with %q", text, got, err, part)
+			t.Errorf("LoadRegions(%s) = %v, %v, want an error with %q and no password", text, got, err, part)
 		}
 	}
 }

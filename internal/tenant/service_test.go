@@ -21,17 +21,18 @@ var (
 	own  = scope.Scope{Tenant: dbtest.Second, Actor: scope.Actor{Kind: scope.Person, ID: "2", Name: "own"}}
 )
 
-// probes are the limited objects of these tests: rows of the alerts table, with a type of their
-// own.
+// addProbe adds an object that counts against a limit in these tests: a row of the settings.
 func addProbe(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) SELECT 'probe' || CAST(count(*) AS TEXT), '1' FROM settings WHERE name LIKE 'probe%'`)
 	return err
 }
 
+// countProbes counts these objects.
 func countProbes(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM settings WHERE name LIKE 'probe%'`)
 }
 
+// service returns a service whose clock moves with each call.
 func service(c *db.Cluster) *Service {
 	var mu sync.Mutex
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -42,56 +43,55 @@ func service(c *db.Cluster) *Service {
 	}
 }
 
+// TestLifeOfATenant follows a tenant from its creation to its purge.
 func TestLifeOfATenant(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
-		if err := errors.Join(s.EnsureDefault(ctx), s.EnsureDefault(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(s.EnsureDefault(ctx), s.EnsureDefault(ctx)))
 		if d, err := s.Get(ctx, root, scope.DefaultTenant); err != nil || d.Region != DefaultRegion || d.Status != Active || d.Domain != "default.gate.example" {
-			t.Errorf("the default tenant: %+v, %v", d, err)
+			t.Errorf("default tenant = %+v, %v", d, err)
 		}
 		custom := "Acme.Example."
 		a, err := s.Create(ctx, root, Draft{Name: "Acme Corp", CustomDomain: custom, Settings: Settings{"max_policies": 2}})
 		if err != nil || a.ID != "acme-corp" || a.Domain != "acme-corp.gate.example" || *a.CustomDomain != "acme.example" || a.PlanType != DefaultPlan {
-			t.Fatalf("created %+v, %v", a, err)
+			t.Fatalf("Create = %+v, %v", a, err)
 		}
 		if b, err := s.Create(ctx, root, Draft{Name: "ACME corp"}); err != nil || b.ID != "acme-corp-2" {
-			t.Errorf("a second of the name: %v, %v", b.ID, err)
+			t.Errorf("Create of the same name = %v, %v, want acme-corp-2", b.ID, err)
 		}
 		if _, err := s.Create(ctx, root, Draft{Name: "Other", Domain: "acme.EXAMPLE"}); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a taken domain: %v", err)
+			t.Errorf("Create with a domain that is in use: got %v, want a conflict", err)
 		}
 		if _, err := s.Create(ctx, own, Draft{Name: "Mine"}); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("a tenant made by a tenant: %v", err)
+			t.Errorf("Create by a tenant's administrator: got %v, want forbidden", err)
 		}
 		got, err := s.Get(ctx, root, a.ID)
 		if err != nil || got.Limits == nil || got.Limits.PoliciesUsed != 0 || !got.CreatedAt.Equal(a.CreatedAt) {
-			t.Errorf("read back %+v, %v", got, err)
+			t.Errorf("Get = %+v, %v", got, err)
 		}
 		if n, ok := got.Settings.Limit(Policies); !ok || n != 2 {
-			t.Errorf("settings read back: %v", got.Settings)
+			t.Errorf("settings = %v, want 2 policies", got.Settings)
 		}
 		p, err := s.List(ctx, root, Filter{Limit: 2})
 		if err != nil || p.Total != 4 || len(p.Tenants) != 2 {
-			t.Errorf("list: %+v, %v", p, err)
+			t.Errorf("List = %+v, %v, want 2 of 4", p, err)
 		}
 		if p, err = s.List(ctx, own, Filter{Limit: 10}); err != nil || p.Total != 1 || p.Tenants[0].ID != dbtest.Second {
-			t.Errorf("a tenant lists others: %+v, %v", p, err)
+			t.Errorf("List by a tenant's administrator = %+v, %v, want only t2", p, err)
 		}
 		up, err := s.Update(ctx, root, a.ID, Change{Name: patch.Set("New name"), Status: patch.Set(Suspended), PlanType: patch.Set("pro")})
 		if err != nil || up.ID != a.ID || up.Status != Suspended || up.PlanType != "pro" {
-			t.Errorf("update: %+v, %v", up, err)
+			t.Errorf("Update = %+v, %v", up, err)
 		}
 		if f, err := s.Facts(ctx, a.ID); err != nil || f.Status != Suspended || f.Plan != "pro" {
-			t.Errorf("facts: %+v, %v", f, err)
+			t.Errorf("Facts = %+v, %v", f, err)
 		}
-		lives(ctx, t, s, c, a.ID)
+		checkEnd(ctx, t, s, c, a.ID)
 	})
 }
 
-// lives deletes a tenant twice, and checks that its id is never used again.
-func lives(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scope.TenantID) {
+// checkEnd deletes a tenant and another of its name, and checks that an id is never used again.
+func checkEnd(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scope.TenantID) {
 	t.Helper()
 	var purged []scope.TenantID
 	s.OnPurge = []func(context.Context, scope.TenantID) error{func(_ context.Context, id scope.TenantID) error {
@@ -99,39 +99,39 @@ func lives(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scop
 		return nil
 	}}
 	if _, err := s.Delete(ctx, root, scope.DefaultTenant, false); !fault.Is(err, fault.Conflict) {
-		t.Errorf("the default tenant is deleted: %v", err)
+		t.Errorf("Delete of the default tenant: got %v, want a conflict", err)
 	}
 	d, err := s.Delete(ctx, root, id, false)
 	if err != nil || d.ID != id {
-		t.Fatalf("delete: %+v, %v", d, err)
+		t.Fatalf("Delete = %+v, %v", d, err)
 	}
 	got, err := s.Get(ctx, root, id)
 	if err != nil || got.Status != Deleted || got.ExpiresAt == nil || got.ExpiresAt.Sub(*got.DeletedAt) != KeepDeleted {
-		t.Errorf("deleted: %+v, %v", got, err)
+		t.Errorf("Get of a deleted tenant = %+v, %v", got, err)
 	}
 	if n, err := s.PurgeExpired(ctx); n != 0 || err != nil {
-		t.Errorf("purged before its time: %d, %v", n, err)
+		t.Errorf("PurgeExpired within the time = %d, %v, want 0", n, err)
 	}
 	now := s.Now
 	s.Now = func() time.Time { return now().Add(KeepDeleted + time.Minute) }
 	if n, err := s.PurgeExpired(ctx); n != 1 || err != nil || len(purged) != 1 {
-		t.Errorf("purged %d, %v", n, err)
+		t.Errorf("PurgeExpired after the time = %d, %v, and %v were reported, want 1", n, err, purged)
 	}
 	if _, err := s.Get(ctx, root, id); !fault.Is(err, fault.NotFound) {
-		t.Errorf("purged, and still there: %v", err)
+		t.Errorf("Get of a purged tenant: got %v, want not found", err)
 	}
 	if _, err := c.Tenant(ctx, id); !fault.Is(err, fault.NotFound) {
-		t.Errorf("purged, and its store opens: %v", err)
+		t.Errorf("store of a purged tenant: got %v, want not found", err)
 	}
 	again, err := s.Create(ctx, root, Draft{Name: "Acme Corp", Domain: "acme.example"})
 	if err != nil || again.ID == id || again.ID == "acme-corp-2" {
-		t.Errorf("the id %s is given again: %s, %v", id, again.ID, err)
+		t.Errorf("id of the next tenant of the name = %s, %v, want a new one", again.ID, err)
 	}
 	if _, err := s.Delete(ctx, root, again.ID, true); err != nil {
-		t.Errorf("hard delete: %v", err)
+		t.Errorf("hard Delete: %v", err)
 	}
 	if _, err := c.Tenant(ctx, again.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("hard deleted, and its store opens: %v", err)
+		t.Errorf("store after a hard Delete: got %v, want not found", err)
 	}
 }
 
@@ -141,22 +141,22 @@ func TestForeign(t *testing.T) {
 	ctx, s := context.Background(), service(c)
 	for _, id := range []scope.TenantID{scope.DefaultTenant, "never-was", "../x", ""} {
 		for what, err := range map[string]error{
-			"get": second(s.Get(ctx, own, id)), "update": second(s.Update(ctx, own, id, Change{Name: patch.Set("x")})),
-			"delete": second(s.Delete(ctx, own, id, false)), "alerts": second(s.Alerts(ctx, own, id)),
+			"get": errOf(s.Get(ctx, own, id)), "update": errOf(s.Update(ctx, own, id, Change{Name: patch.Set("x")})),
+			"delete": errOf(s.Delete(ctx, own, id, false)), "alerts": errOf(s.Alerts(ctx, own, id)),
 		} {
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Code != "tenant_access_denied" || f.Kind != fault.Forbidden || f.Fields["tenant_id"] != string(id) {
-				t.Errorf("%s of %q: %v", what, id, err)
+				t.Errorf("%s of %q: got %v, want tenant_access_denied", what, id, err)
 			}
 		}
 		if id != scope.DefaultTenant {
 			if _, err := s.Get(ctx, root, id); !fault.Is(err, fault.NotFound) {
-				t.Errorf("unknown tenant to a platform administrator: %v", err)
+				t.Errorf("Get of %q by a platform administrator: got %v, want not found", id, err)
 			}
 		}
 	}
 	if _, err := s.Delete(ctx, own, own.Tenant, true); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("a tenant purges itself: %v", err)
+		t.Errorf("purge of a tenant by itself: got %v, want forbidden", err)
 	}
 }
 
@@ -191,17 +191,11 @@ func TestDeleteKeepsAConcurrentChange(t *testing.T) {
 func TestLimitHoldsInParallel(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
-		if _, err := s.Update(ctx, root, dbtest.Second, Change{Settings: patch.Set(Settings{"max_policies": 10})}); err != nil {
-			t.Fatal(err)
-		}
-		store, err := c.Tenant(ctx, dbtest.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.Update(ctx, root, dbtest.Second, Change{Settings: patch.Set(Settings{"max_policies": 10})})))
 		errs := make(chan error)
 		for range 50 {
 			go func() {
-				errs <- store.Write(ctx, func(tx *db.Tx) error {
+				errs <- c.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
 					if err := s.CheckLimit(ctx, tx, Policies, 1); err != nil {
 						return err
 					}
@@ -218,29 +212,27 @@ func TestLimitHoldsInParallel(t *testing.T) {
 			case errors.As(err, &f) && f.Code == "limit_exceeded" && f.Kind == fault.Forbidden && fmt.Sprint(f.Fields["limit"], f.Fields["used"]) == "10 10":
 				full++
 			default:
-				t.Errorf("create: %v", err)
+				t.Errorf("create: got %v, want limit_exceeded", err)
 			}
 		}
 		got, err := s.Get(ctx, own, dbtest.Second)
 		if ok != 10 || full != 40 || err != nil || got.Limits.PoliciesUsed != 10 {
-			t.Fatalf("%d made, %d refused, %+v, %v", ok, full, got.Limits, err)
+			t.Fatalf("%d created and %d refused, limits %+v, %v, want 10 and 40", ok, full, got.Limits, err)
 		}
-		alerts(ctx, t, s, store)
+		checkAlerts(ctx, t, s, c)
 	})
 }
 
-// alerts checks both alerts of a limit while the usage falls.
-func alerts(ctx context.Context, t *testing.T, s *Service, store *db.DB) {
+// checkAlerts checks both alerts of a limit while the usage falls.
+func checkAlerts(ctx context.Context, t *testing.T, s *Service, c *db.Cluster) {
 	t.Helper()
 	open := func() string {
 		list, err := s.Alerts(ctx, own, own.Tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out := ""
 		for _, a := range list {
 			if a.Type != "usage_limit" || a.Subject != Policies {
-				t.Errorf("alert %+v", a)
+				t.Errorf("alert = %+v, want a usage_limit of policies", a)
 			}
 			if a.ResolvedAt == nil {
 				out += a.Severity + " "
@@ -248,88 +240,86 @@ func alerts(ctx context.Context, t *testing.T, s *Service, store *db.DB) {
 		}
 		return out
 	}
-	remove := func(n int, tell bool) {
-		err := store.Write(ctx, func(tx *db.Tx) error {
+	remove := func(n int, release bool) {
+		err := c.Write(ctx, own.Tenant, func(tx *db.Tx) error {
 			for range n {
 				if _, err := tx.Exec(ctx, `DELETE FROM settings WHERE name = (SELECT max(name) FROM settings WHERE name LIKE 'probe%')`); err != nil {
 					return err
 				}
 			}
-			if tell {
+			if release {
 				return s.Released(ctx, tx, Policies)
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if got := open(); got != "critical warning " {
-		t.Errorf("full: open are %q", got)
+		t.Errorf("open alerts at the limit = %q, want critical and warning", got)
 	}
 	remove(1, true)
 	if got := open(); got != "warning " {
-		t.Errorf("one below: open are %q", got)
+		t.Errorf("open alerts one below the limit = %q, want warning", got)
 	}
 	remove(4, false)
 	if got := open(); got != "" {
-		t.Errorf("half: open are %q", got)
+		t.Errorf("open alerts at half the limit = %q, want none", got)
 	}
 }
 
+// TestEnforcement: an environment begins in shadow. Production enforces after sandbox, and with a license.
 func TestEnforcement(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
 		mode := func(env scope.Env) string {
 			e, err := s.Enforcement(ctx, own, env)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return e.Mode
 		}
 		if mode(scope.Sandbox) != Shadow || mode(scope.Production) != Shadow {
 			t.Error("an environment does not begin in shadow")
 		}
 		if _, err := s.SetEnforcement(ctx, own, scope.Production, Enforce); !fault.Is(err, fault.Conflict) {
-			t.Errorf("production before sandbox: %v", err)
+			t.Errorf("SetEnforcement of production before sandbox: got %v, want a conflict", err)
 		}
-		if _, err := s.SetEnforcement(ctx, own, scope.Sandbox, Enforce); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.SetEnforcement(ctx, own, scope.Sandbox, Enforce)))
 		s.MayEnforce = func(context.Context, scope.Scope) error {
 			return fault.New(fault.Forbidden, "license_required", "no")
 		}
 		if _, err := s.SetEnforcement(ctx, own, scope.Production, Enforce); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("production without a license: %v", err)
+			t.Errorf("SetEnforcement of production without a license: got %v, want forbidden", err)
 		}
 		s.MayEnforce = nil
 		e, err := s.SetEnforcement(ctx, own, scope.Production, Enforce)
 		if err != nil || e.UpdatedBy != "own" || mode(scope.Production) != Enforce {
-			t.Errorf("production: %+v, %v", e, err)
+			t.Errorf("SetEnforcement of production = %+v, %v", e, err)
 		}
-		other := root
-		if e, _ := s.Enforcement(ctx, other, scope.Production); e.Mode != Shadow {
-			t.Error("another tenant's mode changed")
+		if e, _ := s.Enforcement(ctx, root, scope.Production); e.Mode != Shadow {
+			t.Errorf("mode of another tenant = %s, want shadow", e.Mode)
 		}
 		bound := own
 		bound.Env, bound.EnvBound = scope.Sandbox, true
 		if _, err := s.SetEnforcement(ctx, bound, scope.Production, Shadow); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("a sandbox credential sets production: %v", err)
+			t.Errorf("SetEnforcement of production by a sandbox credential: got %v, want forbidden", err)
 		}
 		for _, bad := range []scope.Env{"", "staging"} {
 			if _, err := s.SetEnforcement(ctx, own, bad, Shadow); !fault.Is(err, fault.BadRequest) {
-				t.Errorf("environment %q: %v", bad, err)
+				t.Errorf("SetEnforcement of %q: got %v, want a bad request", bad, err)
 			}
 		}
 		if _, err := s.SetEnforcement(ctx, own, scope.Sandbox, "maybe"); !fault.Is(err, fault.Invalid) {
-			t.Errorf("mode maybe: %v", err)
+			t.Errorf("SetEnforcement to maybe: got %v, want invalid", err)
 		}
 	})
 }
 
-func second[T any](_ T, err error) error {
-	if err == nil {
-		return errors.New("it worked")
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// TestSlug: the id of a tenant is a DNS label, whatever its name is.
 func TestSlug(t *testing.T) {
 	for name, want := range map[string]string{
 		"Acme Corp": "acme-corp", "  --A--B--  ": "a-b", "Café Zürich": "cafe-zurich", "株式会社": "tenant", "": "tenant",
@@ -31,41 +32,39 @@ func TestSlug(t *testing.T) {
 		name := rapid.String().Draw(t, "name")
 		for _, n := range []int{1, 2, 99999} {
 			if id := numbered(slug(name), n); !label.MatchString(string(id)) {
-				t.Fatalf("id %q of %q is no DNS label", id, name)
+				t.Fatalf("id of %q = %q, want a DNS label", name, id)
 			}
 		}
 	})
 }
 
+// TestSettings: settings are read, merged and checked by member.
 func TestSettings(t *testing.T) {
 	var s Settings
-	if err := json.Unmarshal([]byte(`{"max_policies":10,"max_users":2.0,"four_eyes":true,"x-theme":{"dark":true}}`), &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(`{"max_policies":10,"max_users":2.0,"four_eyes":true,"x-theme":{"dark":true}}`), &s))
 	if n, ok := s.Limit(Policies); !ok || n != 10 {
 		t.Errorf("max_policies = %d, %v", n, ok)
 	}
 	if _, ok := s.Limit(Bouncers); ok || !s.FourEyes() || s.check(nil) != nil {
-		t.Errorf("settings %v are misread", s)
+		t.Errorf("settings = %v, want four eyes and no limit of bouncers", s)
 	}
 	after := s.merge(Settings{"max_policies": nil, "x": 1.0})
 	if _, ok := after.Limit(Policies); ok || after["x"] != 1.0 || !after.FourEyes() || len(s) != 4 {
-		t.Errorf("merged to %v, from %v", after, s)
+		t.Errorf("merge = %v, of %v", after, s)
 	}
 	for _, bad := range []string{
 		`{"max_users":-1}`, `{"max_users":1.5}`, `{"max_users":"10"}`, `{"max_users":1e300}`, `{"four_eyes":"yes"}`, `{"max_policies":true,"max_bouncers":[]}`,
 		`{"theme":1}`, `{"max_policys":1}`, `{"flags.resources.assist_classification":"yes"}`, `{"flags":{"resources":{"assist_classification":true}}}`, `{"replay":{"hour":1}}`,
 	} {
 		var s Settings
-		if err := json.Unmarshal([]byte(bad), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(bad), &s))
 		if err := s.check(nil); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%s passes: %v", bad, err)
+			t.Errorf("check of %s: got %v, want invalid", bad, err)
 		}
 	}
 }
 
+// TestDueAlerts: a warning is due from 80 % of a limit, a critical alert from 100 %.
 func TestDueAlerts(t *testing.T) {
 	for _, c := range []struct {
 		used, limit int64
@@ -79,16 +78,16 @@ func TestDueAlerts(t *testing.T) {
 		if _, ok := due["critical"]; ok {
 			got += "c"
 		}
-		if got = strings.TrimPrefix(got, "validation_failed: "); got != c.want {
-			t.Errorf("%d of %d: %q, want %q", c.used, c.limit, got, c.want)
+		if got != c.want {
+			t.Errorf("alerts at %d of %d = %q, want %q", c.used, c.limit, got, c.want)
 		}
 	}
 	if len(dueAlerts(100, 0, false)) != 0 {
-		t.Error("no limit, and an alert")
+		t.Error("an alert is due without a limit")
 	}
 }
 
-// TestWhoMayChange is the table of who may change what.
+// TestWhoMayChange: a tenant's administrator changes names and settings, but not limits, plan and status.
 func TestWhoMayChange(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	own := scope.Scope{Tenant: "acme"}
@@ -114,19 +113,19 @@ func TestWhoMayChange(t *testing.T) {
 		"settings set null": {Change{Settings: patch.Clear[Settings]()}, true, true},
 	} {
 		if _, err := decideChange(own, base, c.change, now); (err == nil) != c.own {
-			t.Errorf("%s by its own administrator: %v", name, err)
+			t.Errorf("%s by its own administrator: got %v, want allowed: %v", name, err, c.own)
 		}
 		if _, err := decideChange(platform, base, c.change, now); (err == nil) != c.all {
-			t.Errorf("%s by a platform administrator: %v", name, err)
+			t.Errorf("%s by a platform administrator: got %v, want allowed: %v", name, err, c.all)
 		}
 	}
 	base.ID = scope.DefaultTenant
 	if _, err := decideChange(platform, base, Change{Status: patch.Set(Suspended)}, now); !fault.Is(err, fault.Conflict) {
-		t.Errorf("the default tenant is suspended: %v", err)
+		t.Errorf("suspension of the default tenant: got %v, want a conflict", err)
 	}
 }
 
-// TestEveryOffenceOfATenant: a refusal names every error.
+// TestEveryOffenceOfATenant: a refusal names every member that is wrong.
 func TestEveryOffenceOfATenant(t *testing.T) {
 	odd := Settings{"max_users": -1, FourEyesSetting: "yes"}
 	_, made := (&Service{Now: time.Now}).draft(Draft{Name: " ", Domain: "not a domain", CustomDomain: "-", Settings: odd})
@@ -164,7 +163,7 @@ func TestUnknownSettings(t *testing.T) {
 		"as stored":      {stored, ""},
 		"beside stored":  {Settings{"four_eyes": true}, ""},
 		"free":           {Settings{"x-a": 1, "replay": map[string]any{"x-b": 1.0}}, ""},
-		"taken out":      {Settings{"theme": nil}, ""},
+		"removed":        {Settings{"theme": nil}, ""},
 		"stored changed": {Settings{"theme": "light"}, "/settings/theme there is no such member here"},
 		"a typo":         {Settings{"four_eye": true}, `/settings/four_eye there is no such member here; did you mean "four_eyes"?`},
 		"a typo below":   {Settings{"replay": map[string]any{"hour": 3.0}}, `/settings/replay/hour there is no such member here; did you mean "hours"?`},
@@ -176,7 +175,7 @@ func TestUnknownSettings(t *testing.T) {
 			got = err.Error()
 		}
 		if got = strings.TrimPrefix(got, "validation_failed: "); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: check = %q, want %q", name, got, c.want)
 		}
 	}
 }

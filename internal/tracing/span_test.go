@@ -28,7 +28,7 @@ func TestLogs(t *testing.T) {
 	end("an-operation", 200)
 	outside, inside, _ := strings.Cut(out.String(), "\n")
 	if strings.Contains(outside, "trace_id") || !strings.Contains(inside, `"trace_id":"0af7651916cd43dd8448eb211c80319c","span_id":"`) {
-		t.Errorf("logged\n%s", &out)
+		t.Errorf("log = %s, want the trace only inside the span", &out)
 	}
 }
 
@@ -37,12 +37,12 @@ func TestEndpoints(t *testing.T) {
 	for _, wrong := range []string{"collector:4318", "grpc://collector:4317", "http://", "http://user:secret@collector", "http://collector?key=secret", "\x00"} {
 		e, err := tracing.Open(t.Context(), tracing.Config{Endpoint: wrong})
 		if err == nil || e != nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_ENDPOINT") || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", wrong, err)
+			t.Errorf("Open with %q = %v, want an error without the secret", wrong, err)
 		}
 	}
 	off, err := tracing.Open(t.Context(), tracing.Config{})
 	h := http.NewServeMux()
 	if err != nil || off != nil || off.Hook() != nil || off.Decided() != nil || off.Wrap(h) != http.Handler(h) || off.Close(t.Context()) != nil {
-		t.Errorf("without an endpoint: %v %v", off, err)
+		t.Errorf("Open without an endpoint = %v, %v, want nothing", off, err)
 	}
 }

@@ -33,7 +33,7 @@ func TestImportIsReadInBounds(t *testing.T) {
 		}
 		list := read([]byte(c.text), &wrong)
 		if len(list) > maxImport+1 || len(wrong) > maxImportOffences+1 || len(list)+len(wrong) < maxImportOffences {
-			t.Errorf("of %.40q, %d people and %d offences were read", c.text, len(list), len(wrong))
+			t.Errorf("import of %.40q reads %d people and %d offences, want at most %d and %d", c.text, len(list), len(wrong), maxImport+1, maxImportOffences+1)
 		}
 	}
 }
@@ -46,22 +46,22 @@ func TestImportAgainstStoredPeople(t *testing.T) {
 		sc := as(scope.DefaultTenant, RoleAdmin)
 		mustCreate(t, s, sc, Draft{ID: "a", Username: "ann", Email: "ann@example.com"})
 		var text strings.Builder
-		for i := range 300 { // more than one statement holds
+		for i := range 300 { // more rows than one statement takes
 			text.WriteString("p" + strconv.Itoa(i) + ",p" + strconv.Itoa(i) + "@example.com,per" + strconv.Itoa(i) + "\n")
 		}
 		for line, want := range map[string]string{"a,x@example.com,x": "/lines/302/id", "x,ANN@example.com,x": "/lines/302/email", "x,x@example.com,Ann": "/lines/302/username"} {
 			_, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()+line+"\n"), false)
 			if list := fault.Offences(err); !fault.Is(err, fault.Invalid) || len(list) != 1 || list[0].Pointer != want {
-				t.Errorf("%s: %v, want %s", line, err, want)
+				t.Errorf("import of %s: got %v, want one offence at %s", line, err, want)
 			}
 		}
 		done, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()), false)
 		if err != nil || done.Created != 300 {
-			t.Fatalf("imported %d: %v", done.Created, err)
+			t.Fatalf("Import = %d created, %v, want 300", done.Created, err)
 		}
 		page, err := s.List(t.Context(), sc, Filter{Limit: 1})
 		if err != nil || page.Total != 301 {
-			t.Errorf("there are %d people: %v", page.Total, err)
+			t.Errorf("List = %d people, %v, want 301", page.Total, err)
 		}
 	})
 }

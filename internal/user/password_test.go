@@ -14,45 +14,44 @@ import (
 // quick is a cost for tests.
 var quick = Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}
 
+// hasher returns a hasher of a cost.
 func hasher(t testing.TB, c Cost) *Hasher {
 	t.Helper()
 	h, err := NewHasher(c, 0, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
+// TestHash: a hash is a salted PHC string that only its password fits, in any form of Unicode.
 func TestHash(t *testing.T) {
 	ctx, h := context.Background(), hasher(t, quick)
 	a, err := h.Hash(ctx, "correct horse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, _ := h.Hash(ctx, "correct horse")
 	if a == b {
-		t.Error("two hashes of one password are equal: no salt")
+		t.Error("two hashes of one password are equal, want different salts")
 	}
 	if !strings.HasPrefix(a, "$argon2id$v=19$m=64,t=1,p=1$") {
-		t.Errorf("hash %q is no PHC string", a)
+		t.Errorf("hash = %q, want a PHC string with its cost", a)
 	}
 	for password, want := range map[string]bool{
 		"correct horse": true, "correct horse ": false, "Correct horse": false, "": false, "correct hors": false,
 		"correct horse\x00": false, strings.Repeat("x", MaxPassword+1): false,
 	} {
 		if ok, stale := h.verify(a, password); ok != want || stale {
-			t.Errorf("Verify(%q) = %v, %v, %v", password, ok, stale, err)
+			t.Errorf("verify(%q) = %v, renew: %v, want %v", password, ok, stale, want)
 		}
 	}
 	composed, _ := h.Hash(ctx, "pass\u00e9word")
 	if ok, _ := h.verify(composed, "passe\u0301word"); !ok {
-		t.Error("a decomposed password is another one")
+		t.Error("verify of a decomposed password = false, want true")
 	}
 	if ok, stale := hasher(t, Cost{Passes: 2, MemoryKiB: 64, Lanes: 1}).verify(a, "correct horse"); !ok || !stale {
-		t.Error("a hash of another cost is not renewed")
+		t.Error("a hash of another cost is not renewed, or does not fit")
 	}
 }
 
+// TestUnreadableHash: no password fits a hash that cannot be read.
 func TestUnreadableHash(t *testing.T) {
 	h := hasher(t, quick)
 	for _, bad := range []string{
@@ -62,7 +61,7 @@ func TestUnreadableHash(t *testing.T) {
 	} {
 		for _, password := range []string{"", "x", "no password has this hash"} {
 			if ok, _ := h.verify(bad, password); ok {
-				t.Errorf("verify(%q, %q) = %v", bad, password, ok)
+				t.Errorf("verify(%q, %q) = true, want false", bad, password)
 			}
 		}
 	}
@@ -72,17 +71,13 @@ func TestUnreadableHash(t *testing.T) {
 // not starve them, and a caller that gives up frees its place.
 func TestTurns(t *testing.T) {
 	h, err := NewHasher(quick, 1, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := t.Context()
 	held, err := h.Turn(ctx, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, cancel := context.WithCancel(ctx)
+	must(t, err)
+	impatient, cancel := context.WithCancel(ctx)
 	order := make(chan string, 20)
-	waiting := func(n int) {
+	waitQueued := func(n int) {
 		t.Helper()
 		for {
 			h.turns.mu.Lock()
@@ -106,19 +101,19 @@ func TestTurns(t *testing.T) {
 			turn.Done()
 		})
 	}
-	wait(gone, "impatient", true)
-	waiting(1)
+	wait(impatient, "impatient", true)
+	waitQueued(1)
 	cancel()
 	if got := <-order; got != "impatient gave up" {
-		t.Error(got)
+		t.Errorf("the cancelled caller: %s, want that it gives up", got)
 	}
 	for i := range 2 {
 		wait(ctx, "stranger", false)
-		waiting(i + 1)
+		waitQueued(i + 1)
 	}
 	for i := range 6 {
 		wait(ctx, "known", true)
-		waiting(i + 3)
+		waitQueued(i + 3)
 	}
 	held.Done()
 	all.Wait()
@@ -128,10 +123,10 @@ func TestTurns(t *testing.T) {
 		got = append(got, who)
 	}
 	if s := strings.Join(got, " "); s != "known known known stranger known known known stranger" {
-		t.Errorf("the order is %s", s)
+		t.Errorf("order of the turns = %s", s)
 	}
 	if h.turns.free != 1 {
-		t.Errorf("%d turns are free in the end", h.turns.free)
+		t.Errorf("%d turns are free in the end, want 1", h.turns.free)
 	}
 	last, _ := h.Turn(ctx, true)
 	defer last.Done()
@@ -139,13 +134,13 @@ func TestTurns(t *testing.T) {
 	for range maxWaiting {
 		all.Go(func() {
 			if _, err := h.Turn(over, false); err == nil {
-				t.Error("a turn that nobody left")
+				t.Error("Turn of a cancelled caller succeeds, want an error")
 			}
 		})
 	}
-	waiting(maxWaiting)
+	waitQueued(maxWaiting)
 	if _, err := h.Turn(ctx, false); !fault.Is(err, fault.RateLimited) {
-		t.Errorf("a line that is full: %v", err)
+		t.Errorf("Turn with a full queue: got %v, want rate limited", err)
 	}
 	end()
 	all.Wait()

@@ -1,7 +1,6 @@
 package user
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestPermissionTable has a second copy of the table of roles: all that each role allows.
+// TestPermissionTable compares the permissions of each role with a second copy of the table.
 func TestPermissionTable(t *testing.T) {
 	all := func(verbs ...string) (out []string) {
 		for _, a := range Areas() {
@@ -44,21 +43,22 @@ func TestPermissionTable(t *testing.T) {
 	for role, list := range want {
 		ps, platform := Permissions("acme", []string{role})
 		if platform || ps.All {
-			t.Errorf("%s works across tenants", role)
+			t.Errorf("role %s works across tenants", role)
 		}
 		slices.Sort(list)
 		if got := Strings(ps); !slices.Equal(got, list) && len(got)+len(list) > 0 {
-			t.Errorf("%s allows %v, want %v", role, got, list)
+			t.Errorf("Permissions of %s = %v, want %v", role, got, list)
 		}
 	}
 	if ps, platform := Permissions(scope.DefaultTenant, []string{RolePlatformAdmin}); !platform || !ps.All {
-		t.Error("platform_admin of the default tenant is not one")
+		t.Error("Permissions of platform_admin in the default tenant are not those of the platform")
 	}
 	if ps, platform := Permissions("acme", []string{RolePlatformAdmin}); platform || ps.All || len(ps.List) > 0 {
-		t.Errorf("platform_admin means something in another tenant: %v", ps)
+		t.Errorf("Permissions of platform_admin in another tenant = %v, want none", ps)
 	}
 }
 
+// TestFoldRole: names of built-in roles are folded, others are trimmed.
 func TestFoldRole(t *testing.T) {
 	for in, want := range map[string]string{
 		"Resource Manager": RoleResourceManager, "resource-manager": RoleResourceManager, " ADMIN ": RoleAdmin,
@@ -73,6 +73,7 @@ func TestFoldRole(t *testing.T) {
 	}
 }
 
+// TestParseScopes: a scope is an area and a verb that exist.
 func TestParseScopes(t *testing.T) {
 	got, err := ParseScopes("/scopes", []string{"policies:write", "policies:write", "decisions:read"})
 	if err != nil || len(got) != 2 {
@@ -80,7 +81,7 @@ func TestParseScopes(t *testing.T) {
 	}
 	for _, bad := range []string{"*", "policies", "policies:", "policies:admin", "Policies:read", ":read", "policies:read ", "policies:read:write", "secrets:read", "*:read"} {
 		if _, err := ParseScopes("/scopes", []string{"policies:read", bad}); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%q passes as a scope: %v", bad, err)
+			t.Errorf("ParseScopes of %q: got %v, want invalid", bad, err)
 		}
 	}
 }
@@ -110,14 +111,14 @@ func TestNobodyGrantsMore(t *testing.T) {
 			subset = subset && holder.Has(p)
 		}
 		if ok := MayGrant(sc, wanted) == nil; ok != subset {
-			t.Fatalf("MayGrant = %v, subset = %v", ok, subset)
+			t.Fatalf("MayGrant = %v, want %v", ok, subset)
 		}
 		both := Intersect(holder, wanted)
 		for _, a := range Areas() {
 			for _, v := range []string{"read", "write"} {
 				p := scope.Permission(a + ":" + v)
 				if both.Has(p) != (holder.Has(p) && wanted.Has(p)) {
-					t.Fatalf("Intersect is wrong on %s", p)
+					t.Fatalf("Intersect has %s: %v, want %v", p, both.Has(p), !both.Has(p))
 				}
 			}
 			if w := scope.Permission(a + ":write"); wanted.Has(w) && !wanted.Has(scope.Permission(a+":read")) {
@@ -125,14 +126,16 @@ func TestNobodyGrantsMore(t *testing.T) {
 			}
 		}
 		if wanted.Has("resources:write") != wanted.Has(ResourcesEdit) {
-			t.Fatal("resources:edit is not held by whoever holds resources:write")
+			t.Fatal("resources:write and resources:edit do not imply each other")
 		}
 		if MayGrant(sc, scope.Permissions{All: true}) == nil {
-			t.Fatal("everything was granted by somebody who does not hold it")
+			t.Fatal("MayGrant of all permissions succeeds, want an error")
 		}
 	})
 }
 
+// TestFoldNames: spellings of one name fold to the same text, and names with invisible characters are
+// refused.
 func TestFoldNames(t *testing.T) {
 	same := [][]string{
 		{"alice", "ALICE", " Alice ", "ａｌｉｃｅ", "Ａlice"},
@@ -143,20 +146,20 @@ func TestFoldNames(t *testing.T) {
 	for _, group := range same {
 		for _, name := range group {
 			if Fold(name) != Fold(group[0]) {
-				t.Errorf("%q and %q are two names", name, group[0])
+				t.Errorf("Fold(%q) = %q, want %q", name, Fold(name), Fold(group[0]))
 			}
 			if Fold(Fold(name)) != Fold(name) {
-				t.Errorf("folding %q twice differs", name)
+				t.Errorf("Fold(Fold(%q)) = %q, want %q", name, Fold(Fold(name)), Fold(name))
 			}
 		}
 		if seen[Fold(group[0])] {
-			t.Errorf("%q is somebody else's name", group[0])
+			t.Errorf("Fold(%q) = %q as another name", group[0], Fold(group[0]))
 		}
 		seen[Fold(group[0])] = true
 	}
 	for _, bad := range []string{"", "  ", "a\x00b", "a\nb", "a\u200bb", "a\u202eb", "\xff", "a\ufffdb"} {
 		if checkName("/username", bad) == nil {
-			t.Errorf("%q passes as a name", fmt.Sprintf("%q", bad))
+			t.Errorf("checkName(%q) accepts it, want an error", bad)
 		}
 	}
 }

@@ -33,24 +33,27 @@ func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
 	}, revoked
 }
 
+// as is the scope of a person with roles.
 func as(t scope.TenantID, roles ...string) scope.Scope {
 	ps, platform := Permissions(t, roles)
 	return scope.Scope{Tenant: t, Permissions: ps, Platform: platform, Actor: scope.Actor{Kind: scope.Person, ID: "caller", Name: "caller"}}
 }
 
+// draft is a person with a name and roles.
 func draft(name string, roles ...string) Draft {
 	return Draft{Username: name, Email: name + "@example.com", Password: "a long password", Roles: roles}
 }
 
+// mustCreate creates a person.
 func mustCreate(t *testing.T, s *Service, sc scope.Scope, d Draft) User {
 	t.Helper()
 	u, err := s.Create(context.Background(), sc, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
+// TestPeople: people are created, found, changed and deleted, and their sessions and keys end with the
+// rights that they had.
 func TestPeople(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -61,17 +64,17 @@ func TestPeople(t *testing.T) {
 		u := mustCreate(t, s, admin, d)
 		got, err := s.Get(ctx, admin, u.ID)
 		if err != nil || got.Username != "Alice" || got.Roles[0] != RoleResourceManager || got.Roles[1] != "astronaut" || got.Attributes["clearance"] != 3.0 {
-			t.Fatalf("read back %+v, %v", got, err)
+			t.Fatalf("Get = %+v, %v", got, err)
 		}
 		if strings.Contains(got.PasswordHash, "a long password") || !strings.HasPrefix(got.PasswordHash, "$argon2id$") {
-			t.Error("the password is kept in clear")
+			t.Errorf("password hash = %q, want Argon2id", got.PasswordHash)
 		}
 		if _, err := s.Get(ctx, other, u.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("another tenant sees the person: %v", err)
+			t.Errorf("Get from another tenant: got %v, want not found", err)
 		}
 		for _, taken := range []Draft{draft("ALICE"), {Username: "alice@EXAMPLE.com", Email: "x@example.com"}, {Username: "bob", Email: "ａlice@example.com"}} {
 			if _, err := s.Create(ctx, admin, taken); !fault.Is(err, fault.Conflict) {
-				t.Errorf("%q/%q is not taken: %v", taken.Username, taken.Email, err)
+				t.Errorf("Create of %q with %q: got %v, want a conflict", taken.Username, taken.Email, err)
 			}
 		}
 		for range 3 {
@@ -79,18 +82,18 @@ func TestPeople(t *testing.T) {
 		}
 		p, err := s.List(ctx, admin, Filter{Skip: 1, Limit: 2})
 		if err != nil || p.Total != 4 || len(p.Users) != 2 || p.Users[0].ID == u.ID {
-			t.Errorf("page %+v, %v", p, err)
+			t.Errorf("List = %+v, %v, want 2 of 4", p, err)
 		}
 		for search, want := range map[string]int64{"_x%": 3, "%": 3, "ALI": 1, `\`: 0} {
 			if p, _ := s.List(ctx, admin, Filter{Limit: 10, Search: search}); p.Total != want {
-				t.Errorf("search %q finds %d, want %d", search, p.Total, want)
+				t.Errorf("List with search %q = %d, want %d", search, p.Total, want)
 			}
 		}
 		if u, err = s.Update(ctx, admin, u.ID, Change{Email: patch.Set("new@example.com"), Department: patch.Set("IT")}); err != nil || u.Department != "IT" || u.Username != "Alice" {
-			t.Fatalf("update: %+v, %v", u, err)
+			t.Fatalf("Update = %+v, %v", u, err)
 		}
 		if len(*revoked) != 0 {
-			t.Errorf("a new department ended sessions: %v", *revoked)
+			t.Errorf("a new department revokes %v, want nothing", *revoked)
 		}
 		mustCreate(t, s, admin, Draft{Username: "reuse", Email: "alice@example.com"}) // the old address is free again
 		if _, err = s.Update(ctx, admin, u.ID, Change{Password: patch.Set("another password")}); err != nil {
@@ -109,14 +112,16 @@ func TestPeople(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := fmt.Sprintf("[%[1]s:%[2]d %[1]s:%[3]d %[1]s:%[3]d %[1]s:%[3]d %[1]s:%[4]d]", u.ID, EndsKeys, EndsSessions, EndsAll); fmt.Sprint(*revoked) != want {
-			t.Errorf("revoked %v, want %v", *revoked, want)
+			t.Errorf("revoked = %v, want %v", *revoked, want)
 		}
 		if _, err = s.Get(ctx, admin, u.ID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("deleted, and still there: %v", err)
+			t.Errorf("Get of a deleted person: got %v, want not found", err)
 		}
 	})
 }
 
+// TestNoAccountTakeover: nobody gives rights that they do not hold, changes people who hold more, or
+// removes the last platform administrator.
 func TestNoAccountTakeover(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -127,32 +132,32 @@ func TestNoAccountTakeover(t *testing.T) {
 		clerk := scope.Scope{Tenant: scope.DefaultTenant, Permissions: scope.Permissions{List: Imply([]scope.Permission{"users:write"})}}
 		plain := mustCreate(t, s, clerk, draft("plain", "astronaut"))
 		for what, err := range map[string]error{
-			"make an admin":          second(s.Create(ctx, clerk, draft("evil", "Admin"))),
-			"make a platform admin":  second(s.Create(ctx, as(scope.DefaultTenant, RoleAdmin), draft("evil", RolePlatformAdmin))),
-			"raise a plain user":     second(s.SetRoles(ctx, clerk, plain.ID, RolesChange{Roles: []string{RoleViewer}})),
-			"raise by update":        second(s.Update(ctx, clerk, plain.ID, Change{Roles: patch.Set([]string{RoleAuditor})})),
-			"lower the boss":         second(s.SetRoles(ctx, clerk, boss.ID, RolesChange{Roles: []string{}})),
-			"take the boss's place":  second(s.Update(ctx, clerk, boss.ID, Change{Password: patch.Set("my password")})),
-			"delete the boss":        second(s.Delete(ctx, clerk, boss.ID)),
-			"take the root's place":  second(s.Update(ctx, as(scope.DefaultTenant, RoleAdmin), root.ID, Change{Password: patch.Set("my password")})),
-			"take by another's mail": second(s.Update(ctx, clerk, boss.ID, Change{Email: patch.Set("me@example.com")})),
+			"make an admin":          errOf(s.Create(ctx, clerk, draft("evil", "Admin"))),
+			"make a platform admin":  errOf(s.Create(ctx, as(scope.DefaultTenant, RoleAdmin), draft("evil", RolePlatformAdmin))),
+			"raise a plain user":     errOf(s.SetRoles(ctx, clerk, plain.ID, RolesChange{Roles: []string{RoleViewer}})),
+			"raise by update":        errOf(s.Update(ctx, clerk, plain.ID, Change{Roles: patch.Set([]string{RoleAuditor})})),
+			"lower the boss":         errOf(s.SetRoles(ctx, clerk, boss.ID, RolesChange{Roles: []string{}})),
+			"take the boss's place":  errOf(s.Update(ctx, clerk, boss.ID, Change{Password: patch.Set("my password")})),
+			"delete the boss":        errOf(s.Delete(ctx, clerk, boss.ID)),
+			"take the root's place":  errOf(s.Update(ctx, as(scope.DefaultTenant, RoleAdmin), root.ID, Change{Password: patch.Set("my password")})),
+			"take by another's mail": errOf(s.Update(ctx, clerk, boss.ID, Change{Email: patch.Set("me@example.com")})),
 		} {
 			if !fault.Is(err, fault.Forbidden) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want forbidden", what, err)
 			}
 		}
 		for what, err := range map[string]error{
-			"delete":  second(s.Delete(ctx, platform, root.ID)),
-			"demote":  second(s.SetRoles(ctx, platform, root.ID, RolesChange{Roles: []string{RoleAdmin}})),
-			"disable": second(s.Update(ctx, platform, root.ID, Change{Status: patch.Set(Disabled)})),
+			"delete":  errOf(s.Delete(ctx, platform, root.ID)),
+			"demote":  errOf(s.SetRoles(ctx, platform, root.ID, RolesChange{Roles: []string{RoleAdmin}})),
+			"disable": errOf(s.Update(ctx, platform, root.ID, Change{Status: patch.Set(Disabled)})),
 		} {
 			if !fault.Is(err, fault.Conflict) {
-				t.Errorf("%s the last platform administrator: %v", what, err)
+				t.Errorf("%s the last platform administrator: got %v, want a conflict", what, err)
 			}
 		}
 		mustCreate(t, s, platform, draft("root2", RolePlatformAdmin))
 		if _, err := s.Delete(ctx, platform, root.ID); err != nil {
-			t.Errorf("delete the last but one: %v", err)
+			t.Errorf("delete the last but one platform administrator: %v", err)
 		}
 	})
 }
@@ -167,25 +172,23 @@ func TestAssignPlatformAdmin(t *testing.T) {
 		platform.Tenant = dbtest.Second
 		u := mustCreate(t, s, boss, draft("plain"))
 		for what, err := range map[string]error{
-			"create":            second(s.Create(ctx, boss, draft("evil", "Platform Admin"))),
-			"give":              second(s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleAdmin, RolePlatformAdmin}})),
-			"give by an update": second(s.Update(ctx, boss, u.ID, Change{Roles: patch.Set([]string{RolePlatformAdmin})})),
+			"create":            errOf(s.Create(ctx, boss, draft("evil", "Platform Admin"))),
+			"give":              errOf(s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleAdmin, RolePlatformAdmin}})),
+			"give by an update": errOf(s.Update(ctx, boss, u.ID, Change{Roles: patch.Set([]string{RolePlatformAdmin})})),
 		} {
 			if !fault.Is(err, fault.Forbidden) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s platform_admin: got %v, want forbidden", what, err)
 			}
 		}
 		if got, err := s.Get(ctx, boss, u.ID); err != nil || len(got.Roles) != 0 {
-			t.Errorf("stored %v, %v", got.Roles, err)
+			t.Errorf("roles after the refusals = %v, %v, want none", got.Roles, err)
 		}
-		if _, err := s.SetRoles(ctx, platform, u.ID, RolesChange{Roles: []string{RolePlatformAdmin}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(s.SetRoles(ctx, platform, u.ID, RolesChange{Roles: []string{RolePlatformAdmin}})))
 		if _, err := s.Update(ctx, boss, u.ID, Change{Department: patch.Set("IT")}); err != nil {
-			t.Errorf("change somebody who has it: %v", err)
+			t.Errorf("Update of a person with platform_admin: %v", err)
 		}
 		if _, err := s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleViewer}}); err != nil {
-			t.Errorf("take it away: %v", err)
+			t.Errorf("removal of platform_admin: %v", err)
 		}
 	})
 }
@@ -199,30 +202,28 @@ func TestBareAddresses(t *testing.T) {
 		u := mustCreate(t, s, admin, Draft{Username: "bob", Email: "b@x.io"})
 		for _, same := range []string{"Bob <b@x.io>", "<b@x.io>", "b@x.io (Bob)", `"b"@x.io`, "b @x.io", "b@x.io, c@x.io", "b", ""} {
 			if _, err := s.Create(ctx, admin, Draft{Username: "other", Email: same}); !fault.Is(err, fault.Invalid) {
-				t.Errorf("%q makes an account: %v", same, err)
+				t.Errorf("Create with the address %q: got %v, want invalid", same, err)
 			}
 			if _, err := s.Update(ctx, admin, u.ID, Change{Email: patch.Set(same)}); !fault.Is(err, fault.Invalid) {
-				t.Errorf("%q is taken: %v", same, err)
+				t.Errorf("Update to the address %q: got %v, want invalid", same, err)
 			}
 		}
-		// Who has such an address from before is not locked out by it.
+		// A person whose address was stored before this rule is not locked out.
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			u.Email = "Bob <b@x.io>"
 			return updateUser(ctx, tx, u)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := s.Recover(ctx, admin, u.ID, "a new password"); err != nil {
-			t.Errorf("recovered: %v", err)
+			t.Errorf("Recover of a person with an old address: %v", err)
 		}
 		if _, err := s.SetRoles(ctx, admin, u.ID, RolesChange{Roles: []string{RoleViewer}}); err != nil {
-			t.Errorf("given a role: %v", err)
+			t.Errorf("SetRoles of a person with an old address: %v", err)
 		}
 	})
 }
 
-// TestEveryOffenceOfAPerson: a refusal lists all offences.
+// TestEveryOffenceOfAPerson: a refusal names every member that is wrong.
 func TestEveryOffenceOfAPerson(t *testing.T) {
 	s, _ := people(t, dbtest.Open(t, dbtest.SQLite))
 	ctx, admin := context.Background(), as(scope.DefaultTenant, RolePlatformAdmin)
@@ -239,11 +240,12 @@ func TestEveryOffenceOfAPerson(t *testing.T) {
 			}
 		}
 		if fmt.Sprint(at) != "[/username /email /roles/1 /roles/2 /password]" {
-			t.Errorf("%s names %v: %v", what, at, err)
+			t.Errorf("%s names %v, want all wrong members: %v", what, at, err)
 		}
 	}
 }
 
+// TestFirst: of several replicas that start at once, one creates the first administrator.
 func TestFirst(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
@@ -260,7 +262,7 @@ func TestFirst(t *testing.T) {
 			go func() {
 				made, err := s.First(ctx, admin, Draft{Username: "admin", Email: "admin@localhost", Password: "x", Roles: []string{RolePlatformAdmin}})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("First: %v", err)
 				}
 				results <- made
 			}()
@@ -272,14 +274,18 @@ func TestFirst(t *testing.T) {
 			}
 		}
 		if p, _ := s.List(ctx, admin, Filter{Limit: 10}); n != 1 || p.Total != 1 {
-			t.Errorf("%d replicas made the first administrator, %d are there", n, p.Total)
+			t.Errorf("%d replicas create the first administrator and %d people exist, want 1", n, p.Total)
 		}
 	})
 }
 
-func second[T any](_ T, err error) error {
-	if err == nil {
-		return errors.New("it worked")
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err
 }

@@ -30,36 +30,29 @@ import (
 // yard is a deployment with the services that a vendor needs.
 type yard struct {
 	*Service
-	t   testing.TB
-	ago atomic.Int64 // how far the clock is ahead, in nanoseconds
+	t     testing.TB
+	ahead atomic.Int64 // time by which the clock is ahead, in nanoseconds
 }
 
 var ctx = context.Background()
 
+// newYard returns a deployment on a store.
 func newYard(t testing.TB, c *db.Cluster) *yard {
 	t.Helper()
 	y := &yard{t: t}
-	now := func() time.Time { return time.Now().UTC().Add(time.Duration(y.ago.Load())) }
+	now := func() time.Time { return time.Now().UTC().Add(time.Duration(y.ahead.Load())) }
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tenants := &tenant.Service{Stores: c, Now: now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Bouncers: bouncer.Count}}
-	if err := tenants.EnsureDefault(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tenants.EnsureDefault(ctx))
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released, Revoke: auth.RevokeUser}
 	a, err := auth.New(ctx, auth.Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
 		Holders: auth.Holders{scope.Vendor: Find},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(a.Close)
 	y.Service = &Service{
 		Stores: c, Tenants: tenants, Users: people, Auth: a, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
@@ -76,17 +69,14 @@ func root() scope.Scope { return auth.SystemScope(scope.DefaultTenant, "test", "
 func (y *yard) vendor(name string, tenants int64) (scope.Scope, Issued) {
 	y.t.Helper()
 	made, err := y.Create(ctx, root(), Draft{Name: name, MaxTenants: &tenants})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	sc, _, err := y.Auth.Authenticate(ctx, auth.Credential{APIKey: made.Key})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	return sc, made
 }
 
-func asked() Request {
+// request is a request for the tenant Acme with a bouncer.
+func request() Request {
 	return Request{
 		Name: "Acme", Administrator: Administrator{Email: "root@acme.example"},
 		Bouncer: &bouncer.Draft{Name: "edge", Hostname: "edge.example.com", Port: 8443},
@@ -97,9 +87,7 @@ func asked() Request {
 func (y *yard) tenants() []scope.TenantID {
 	y.t.Helper()
 	ids, err := y.Stores.Tenants(ctx)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	return ids
 }
 
@@ -131,87 +119,80 @@ func TestKilledAnywhere(t *testing.T) {
 						runtime.Goexit()
 					}
 				}
-				if !killed(func() { _, _ = y.Provision(ctx, sc, step, asked()) }) {
-					t.Fatalf("%s: not killed", step)
+				if !killed(func() { _, _ = y.Provision(ctx, sc, step, request()) }) {
+					t.Fatalf("Provision has no step %s", step)
 				}
 				y.between = nil
 				page, err := y.Made(ctx, sc, 0, 10)
 				all, err2 := y.Tenants.List(ctx, root(), tenant.Filter{Limit: 10})
 				if step != "complete" && (err != nil || page.Total != 0 || len(page.Tenants) != 0 || err2 != nil || all.Total != int64(before)) {
-					t.Errorf("killed after %s: the vendor sees %+v, the platform %+v, %v, %v", step, page, all, err, err2)
+					t.Errorf("killed after %s: the vendor lists %+v, the platform %+v, %v, %v, want no new tenant", step, page, all, err, err2)
 				}
 				if _, err := y.Status(ctx, sc, "acme"); step != "complete" && !fault.Is(err, fault.NotFound) {
-					t.Errorf("killed after %s: %v", step, err)
+					t.Errorf("Status after a kill after %s: got %v, want not found", step, err)
 				}
 				if repeated {
-					first, err := y.Provision(ctx, sc, step, asked())
+					first, err := y.Provision(ctx, sc, step, request())
 					if err != nil {
-						t.Fatalf("repeated after %s: %v", step, err)
+						t.Fatalf("Provision again after %s: %v", step, err)
 					}
-					second, err := y.Provision(ctx, sc, step, asked())
+					second, err := y.Provision(ctx, sc, step, request())
 					if a, b := text(t, first), text(t, second); err != nil || a != b {
-						t.Errorf("after %s the answers differ: %v\n%s\n%s", step, err, a, b)
+						t.Errorf("answers of Provision after %s differ: %v\n%s\n%s", step, err, a, b)
 					}
 					if first.Tenant.ID != "acme" {
-						t.Errorf("after %s the id is %s", step, first.Tenant.ID)
+						t.Errorf("id after %s = %s, want acme", step, first.Tenant.ID)
 					}
-					y.works(first)
-					if _, err := y.Remove(ctx, sc, "acme", false); err != nil {
-						t.Fatal(err)
-					}
-					if err := y.Stores.DropTenant(ctx, "acme"); err != nil {
-						t.Fatal(err)
-					}
-					if err := y.Forget(ctx, "acme"); err != nil {
-						t.Fatal(err)
-					}
+					y.wantWorking(first)
+					must(t, errOf(y.Remove(ctx, sc, "acme", false)))
+					must(t, y.Stores.DropTenant(ctx, "acme"))
+					must(t, y.Forget(ctx, "acme"))
 				} else if step != "complete" {
 					if n, err := y.Recover(ctx); n != 0 || err != nil {
-						t.Errorf("after %s, while somebody may work on it: %d, %v", step, n, err)
+						t.Errorf("Recover after %s within the time = %d, %v, want 0", step, n, err)
 					}
 					if step == "keys" {
-						y.ago.Add(-int64(2 * time.Hour)) // the clock was ahead
+						y.ahead.Add(-int64(2 * time.Hour)) // the clock was ahead
 					} else {
-						y.ago.Add(int64(abandonedAfter + time.Second))
+						y.ahead.Add(int64(abandonedAfter + time.Second))
 					}
 					if n, err := y.Recover(ctx); n != 1 || err != nil {
-						t.Errorf("after %s: taken back %d, %v", step, n, err)
+						t.Errorf("Recover after %s = %d, %v, want 1", step, n, err)
 					}
 				} else if err := y.Stores.DropTenant(ctx, "acme"); err != nil {
 					t.Fatal(err)
 				}
 				if ids := y.tenants(); len(ids) != before {
-					t.Fatalf("after %s there are %v", step, ids)
+					t.Fatalf("tenants after %s = %v, want %d", step, ids, before)
 				}
 			}
 		}
 	})
 }
 
-// works checks that the credentials of a new tenant work.
-func (y *yard) works(p Provisioned) {
+// wantWorking fails unless the credentials of a new tenant work.
+func (y *yard) wantWorking(p Provisioned) {
 	y.t.Helper()
 	for _, k := range p.APIKeys {
 		sc, _, err := y.Auth.Authenticate(ctx, auth.Credential{APIKey: k.Key})
 		if err != nil || sc.Tenant != p.Tenant.ID {
-			y.t.Errorf("the key %s: %v in %q", k.Name, err, sc.Tenant)
+			y.t.Errorf("Authenticate with the key %s = tenant %q, %v, want %s", k.Name, sc.Tenant, err, p.Tenant.ID)
 		}
 	}
 	_, err := y.Auth.Login(ctx, scope.Scope{Tenant: p.Tenant.ID, Actor: scope.Actor{IP: "192.0.2.1"}}, auth.Proof{Username: p.Administrator.Username, Password: p.Administrator.Password})
 	if err != nil {
-		y.t.Errorf("sign-in of the administrator: %v", err)
+		y.t.Errorf("Login of the administrator: %v", err)
 	}
 	if p.Bouncer == nil || p.Bouncer.Token == "" {
-		y.t.Errorf("the bouncer %+v", p.Bouncer)
+		y.t.Errorf("bouncer = %+v, want one with a token", p.Bouncer)
 	}
 }
 
+// text returns a value as JSON.
 func text(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(raw)
 }
 
@@ -233,24 +214,22 @@ func TestRefusedLeavesNothing(t *testing.T) {
 			"a domain of another":    {func(r *Request) { r.Domain = "taken.example" }, ""},
 		} {
 			if what == "a domain of another" {
-				if _, err := y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Other", Domain: "taken.example"}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Other", Domain: "taken.example"})))
 			}
 			before := len(y.tenants())
-			req := asked()
+			req := request()
 			tc.change(&req)
 			_, err := y.Provision(ctx, sc, "", req)
 			var f *fault.Error
 			if !errors.As(err, &f) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want a fault", what, err)
 				continue
 			}
 			if tc.pointer != "" && (len(f.Details) != 1 || f.Details[0].Pointer != tc.pointer) {
-				t.Errorf("%s: %+v", what, f.Details)
+				t.Errorf("%s: the fault names %+v, want %s", what, f.Details, tc.pointer)
 			}
 			if n := len(y.tenants()); n != before {
-				t.Errorf("%s left %d tenants of %d", what, n, before)
+				t.Errorf("%s: %d tenants after the refusal, want %d", what, n, before)
 			}
 		}
 	})
@@ -274,37 +253,33 @@ func TestLimitOfTenants(t *testing.T) {
 				case errors.As(err, &f) && f.Kind == fault.Forbidden && f.Code == "limit_exceeded":
 					refused.Add(1)
 				default:
-					t.Error(err)
+					t.Errorf("Provision: got %v, want limit_exceeded", err)
 				}
 			})
 		}
 		group.Wait()
 		if passed.Load() != 2 || refused.Load() != 4 {
-			t.Fatalf("%d passed, %d were refused", passed.Load(), refused.Load())
+			t.Fatalf("%d of 6 concurrent requests succeed and %d are refused, want 2 and 4", passed.Load(), refused.Load())
 		}
 		page, err := y.Made(ctx, sc, 0, 10)
 		if err != nil || page.Total != 2 {
-			t.Fatalf("%+v, %v", page, err)
+			t.Fatalf("Made = %+v, %v, want 2", page, err)
 		}
 		gone := page.Tenants[0].ID
-		if _, err := y.Remove(ctx, sc, gone, false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := y.Provision(ctx, sc, "", asked()); err != nil {
-			t.Fatalf("in the place of a deleted tenant: %v", err)
+		must(t, errOf(y.Remove(ctx, sc, gone, false)))
+		if _, err := y.Provision(ctx, sc, "", request()); err != nil {
+			t.Fatalf("Provision after a deletion: %v", err)
 		}
 		back := tenant.Change{Status: patch.Set(tenant.Active)}
 		if _, err := y.Change(ctx, sc, gone, back); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("made active over the limit: %v", err)
+			t.Errorf("Change to active over the limit: got %v, want forbidden", err)
 		}
 		if _, err := y.Tenants.Update(ctx, root(), gone, back); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("made active over the limit by the platform: %v", err)
+			t.Errorf("Update to active over the limit, by the platform: got %v, want forbidden", err)
 		}
-		if _, err := y.Remove(ctx, sc, "acme", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(y.Remove(ctx, sc, "acme", false)))
 		if _, err := y.Change(ctx, sc, gone, back); err != nil {
-			t.Errorf("made active in the room of another: %v", err)
+			t.Errorf("Change to active after a deletion: %v", err)
 		}
 	})
 }
@@ -316,23 +291,19 @@ func TestVendorsAreApart(t *testing.T) {
 		y := newYard(t, c)
 		mine, _ := y.vendor("Widgets", 5)
 		other, _ := y.vendor("Gadgets", 5)
-		if _, err := y.Provision(ctx, other, "same key", asked()); err != nil {
-			t.Fatal(err)
-		}
-		first, err := y.Provision(ctx, mine, "same key", asked())
+		must(t, errOf(y.Provision(ctx, other, "same key", request())))
+		first, err := y.Provision(ctx, mine, "same key", request())
 		if err != nil || first.Tenant.ID != "acme-2" {
-			t.Fatalf("%s, %v", first.Tenant.ID, err)
+			t.Fatalf("Provision = %s, %v, want acme-2", first.Tenant.ID, err)
 		}
-		if _, err := y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Platform's"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Platform's"})))
 		for _, id := range []scope.TenantID{"acme", "platform-s", "default", "nowhere", "Not A Label"} {
 			want := fault.Newf(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 			check := func(what string, err error) {
 				t.Helper()
 				var f *fault.Error
 				if !errors.As(err, &f) || text(t, f) != text(t, want) {
-					t.Errorf("%s of %s: %v", what, id, err)
+					t.Errorf("%s of %s: got %v, want %v", what, id, err, want)
 				}
 			}
 			_, err := y.Status(ctx, mine, id)
@@ -344,7 +315,7 @@ func TestVendorsAreApart(t *testing.T) {
 		}
 		page, err := y.Made(ctx, mine, 0, 10)
 		if err != nil || page.Total != 1 || len(page.Tenants) != 1 || page.Tenants[0].ID != "acme-2" {
-			t.Errorf("%+v, %v", page, err)
+			t.Errorf("Made = %+v, %v, want only acme-2", page, err)
 		}
 	})
 }
@@ -356,54 +327,47 @@ func TestKeysOfVendors(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		y := newYard(t, c)
 		_, made := y.vendor("Widgets", 5)
-		is := func(what, key string, want fault.Kind) {
+		wantKey := func(what, key string, want fault.Kind) {
 			t.Helper()
 			_, _, err := y.Auth.Authenticate(ctx, auth.Credential{APIKey: key})
 			if want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want kind %d", what, err, want)
 			}
 		}
 		keys, err := y.Auth.Keys(ctx, root(), 0, 10)
 		if err != nil || keys.Total != 0 || len(keys.Keys) != 0 {
-			t.Errorf("API keys %+v, %v", keys, err)
+			t.Errorf("API keys of the tenant = %+v, %v, want none", keys, err)
 		}
-		for _, id := range []string{made.Keys[0].ID} {
-			if _, err := y.Auth.Key(ctx, root(), id); !fault.Is(err, fault.NotFound) {
-				t.Errorf("read as an API key: %v", err)
-			}
-			if _, err := y.Auth.RevokeKey(ctx, root(), id); !fault.Is(err, fault.NotFound) {
-				t.Errorf("revoked as an API key: %v", err)
-			}
-			if _, err := y.Auth.RotateKey(ctx, root(), id, 0); !fault.Is(err, fault.NotFound) {
-				t.Errorf("replaced as an API key: %v", err)
-			}
-			if _, err := y.Auth.UpdateKey(ctx, root(), id, auth.KeyChange{Name: patch.Set("x")}); !fault.Is(err, fault.NotFound) {
-				t.Errorf("changed as an API key: %v", err)
+		id := made.Keys[0].ID
+		for what, err := range map[string]error{
+			"Key": errOf(y.Auth.Key(ctx, root(), id)), "RevokeKey": errOf(y.Auth.RevokeKey(ctx, root(), id)), "RotateKey": errOf(y.Auth.RotateKey(ctx, root(), id, 0)),
+			"UpdateKey": errOf(y.Auth.UpdateKey(ctx, root(), id, auth.KeyChange{Name: patch.Set("x")})),
+		} {
+			if !fault.Is(err, fault.NotFound) {
+				t.Errorf("%s of a vendor's key: got %v, want not found", what, err)
 			}
 		}
 		second, err := y.Rotate(ctx, root(), made.ID, time.Hour)
 		if err != nil || len(second.Keys) != 2 {
-			t.Fatalf("%+v, %v", second, err)
+			t.Fatalf("Rotate with a grace period = %+v, %v, want 2 keys", second, err)
 		}
-		is("the old key, during the overlap", made.Key, 0)
-		is("the new key", second.Key, 0)
+		wantKey("the old key within the grace period", made.Key, 0)
+		wantKey("the new key", second.Key, 0)
 		third, err := y.Rotate(ctx, root(), made.ID, 0)
 		if err != nil || len(third.Keys) != 1 || third.Key == second.Key {
-			t.Fatalf("%+v, %v", third, err)
+			t.Fatalf("Rotate without a grace period = %+v, %v, want 1 new key", third, err)
 		}
-		is("the first key", made.Key, fault.Unauthenticated)
-		is("the second key", second.Key, fault.Unauthenticated)
-		is("the third key", third.Key, 0)
-		if _, err := y.Delete(ctx, root(), made.ID, 0); err != nil {
-			t.Fatal(err)
-		}
-		is("the key of a vendor who is gone", third.Key, fault.Unauthenticated)
+		wantKey("the first key", made.Key, fault.Unauthenticated)
+		wantKey("the second key", second.Key, fault.Unauthenticated)
+		wantKey("the third key", third.Key, 0)
+		must(t, errOf(y.Delete(ctx, root(), made.ID, 0)))
+		wantKey("the key of a deleted vendor", third.Key, fault.Unauthenticated)
 		if _, err := y.Rotate(ctx, root(), made.ID, 0); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a new key for a vendor who is gone: %v", err)
+			t.Errorf("Rotate of a deleted vendor: got %v, want not found", err)
 		}
 		admin := scope.Scope{Tenant: scope.DefaultTenant, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Person, ID: "1"}}
 		if _, err := y.Create(ctx, admin, Draft{Name: "x"}); !fault.Is(err, fault.Forbidden) {
-			t.Errorf("registered by an administrator of the tenant: %v", err)
+			t.Errorf("Create by an administrator of the tenant: got %v, want forbidden", err)
 		}
 		var list audit.EventPage
 		log := audit.NewDecisionLog(audit.Config{Cluster: c, Now: y.Now})
@@ -415,7 +379,7 @@ func TestKeysOfVendors(t *testing.T) {
 			kinds[e.Type]++
 		}
 		if kinds["VENDOR_CREATED"] != 1 || kinds["VENDOR_KEY_CREATED"] != 3 || kinds["VENDOR_DELETED"] != 1 {
-			t.Errorf("the log has %v", kinds)
+			t.Errorf("audit entries = %v", kinds)
 		}
 	})
 }
@@ -446,17 +410,17 @@ func TestDiscardedStaysDiscarded(t *testing.T) {
 				return err
 			})
 			if err != nil || y.discard(ctx, p) != nil {
-				t.Errorf("discard %v: %v", p.Attempt, err)
+				t.Errorf("discard of attempt %v: %v", p.Attempt, err)
 			}
 		}
-		if _, err := y.Provision(ctx, sc, "order-1", asked()); err == nil {
-			t.Error("a tenant that was taken back is handed out")
+		if _, err := y.Provision(ctx, sc, "order-1", request()); err == nil {
+			t.Error("Provision of a discarded tenant succeeds, want an error")
 		}
 		if !fault.Is(late, fault.Conflict) {
-			t.Errorf("the late completion: %v", late)
+			t.Errorf("Complete of a discarded tenant: got %v, want a conflict", late)
 		}
 		if ids := y.tenants(); len(ids) != len(before) {
-			t.Errorf("there are %v", ids)
+			t.Errorf("tenants = %v, want %v", ids, before)
 		}
 	})
 }
@@ -475,24 +439,35 @@ func TestTakenOver(t *testing.T) {
 				}
 				y.between = nil
 				var err error
-				if second, err = y.Provision(ctx, sc, "order", asked()); err != nil {
-					t.Errorf("repeated after %s: %v", step, err)
+				if second, err = y.Provision(ctx, sc, "order", request()); err != nil {
+					t.Errorf("Provision again after %s: %v", step, err)
 				}
 			}
-			_, err := y.Provision(ctx, sc, "order", asked())
+			_, err := y.Provision(ctx, sc, "order", request())
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Kind != fault.Conflict || f.Code != "request_in_progress" {
-				t.Errorf("taken over after %s: %v", step, err)
+				t.Errorf("Provision that was repeated elsewhere after %s: got %v, want request_in_progress", step, err)
 			}
-			y.works(second)
+			y.wantWorking(second)
 			keys, err := y.Auth.Keys(ctx, within(sc, second.Tenant.ID), 0, 10)
 			if err != nil || keys.Total != int64(len(second.APIKeys)) {
-				t.Errorf("taken over after %s: the tenant has %d keys, its maker got %d; %v", step, keys.Total, len(second.APIKeys), err)
+				t.Errorf("after %s the tenant has %d keys, %v, want %d", step, keys.Total, err, len(second.APIKeys))
 			}
 			page, err := y.Made(ctx, sc, 0, 10)
 			if err != nil || page.Total != 1 {
-				t.Errorf("taken over after %s: %+v, %v", step, page, err)
+				t.Errorf("Made after %s = %+v, %v, want 1", step, page, err)
 			}
 		}
 	})
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

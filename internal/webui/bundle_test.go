@@ -104,16 +104,16 @@ func TestPaths(t *testing.T) {
 		w := get(c, tc.method, tc.path)
 		h := w.Header()
 		if w.Code != tc.status || h.Get("Content-Type") != tc.media || h.Get("Cache-Control") != tc.cache {
-			t.Errorf("%s %s: %d %q %q", tc.method, tc.path, w.Code, h.Get("Content-Type"), h.Get("Cache-Control"))
+			t.Errorf("%s %s = %d, type %q, cache %q, want %d, %q, %q", tc.method, tc.path, w.Code, h.Get("Content-Type"), h.Get("Cache-Control"), tc.status, tc.media, tc.cache)
 		}
 		if tc.method == "HEAD" {
 			if same := get(c, "GET", tc.path); w.Body.Len() > 0 || h.Get("Content-Length") != strconv.Itoa(same.Body.Len()) {
-				t.Errorf("%s %s: %d bytes, of %s; GET has %d", tc.method, tc.path, w.Body.Len(), h.Get("Content-Length"), same.Body.Len())
+				t.Errorf("%s %s = %d bytes, length %s, want none and the length %d of GET", tc.method, tc.path, w.Body.Len(), h.Get("Content-Length"), same.Body.Len())
 			}
 		}
 		for _, name := range []string{"X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy", "Content-Security-Policy"} {
 			if h.Get(name) == "" {
-				t.Errorf("%s %s: no %s", tc.method, tc.path, name)
+				t.Errorf("%s %s has no header %s", tc.method, tc.path, name)
 			}
 		}
 	}
@@ -126,17 +126,17 @@ func TestNonce(t *testing.T) {
 		w := get(c, "GET", "/")
 		found := regexp.MustCompile(`nonce="([^"]+)"`).FindAllStringSubmatch(w.Body.String(), -1)
 		if len(found) != 2 || found[0][1] != found[1][1] || seen[found[0][1]] || len(found[0][1]) < 26 {
-			t.Fatalf("nonces %v", found)
+			t.Fatalf("nonces = %v, want a new one in both places", found)
 		}
 		seen[found[0][1]] = true
 		policy := w.Header().Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self' 'nonce-" + found[0][1] + "'", "require-trusted-types-for 'script'", "trusted-types default", "frame-ancestors 'none'", "base-uri 'none'"} {
 			if !strings.Contains(policy, part) {
-				t.Errorf("policy lacks %q: %s", part, policy)
+				t.Errorf("policy = %s, want %q in it", policy, part)
 			}
 		}
 		if strings.Contains(policy, "unsafe") {
-			t.Errorf("policy %s", policy)
+			t.Errorf("policy = %s, want nothing unsafe", policy)
 		}
 	}
 }
@@ -161,19 +161,19 @@ func TestEncodings(t *testing.T) {
 			}
 		}
 		if string(body) != "run()" || w.Header().Get("Vary") != "Accept-Encoding" {
-			t.Errorf("%q: %q, Vary %q", accept, body, w.Header().Get("Vary"))
+			t.Errorf("Accept-Encoding %q: body %q, Vary %q, want run() and Accept-Encoding", accept, body, w.Header().Get("Vary"))
 		}
 		tag := w.Header().Get("ETag")
 		for held, status := range map[string]int{strings.Repeat(`"x", `, 10_000) + tag: 304, strings.Repeat(`"x", `, 10_000): 200, tag + "x": 200, tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200} {
 			again := get(c, "GET", "/assets/a-1.js", "Accept-Encoding", accept, "If-None-Match", held)
 			if again.Code != status || status == 304 && again.Body.Len() > 0 {
-				t.Errorf("%q, If-None-Match %q: %d", accept, held, again.Code)
+				t.Errorf("Accept-Encoding %q, If-None-Match %q = %d, want %d", accept, held, again.Code, status)
 			}
 		}
 	}
 	one, two := get(c, "GET", "/assets/a-1.js"), get(c, "GET", "/assets/a-1.js", "Accept-Encoding", "gzip")
 	if one.Header().Get("ETag") == two.Header().Get("ETag") {
-		t.Error("both encodings have one tag")
+		t.Error("both encodings have the same ETag")
 	}
 }
 
@@ -185,11 +185,11 @@ func TestBrokenBuilds(t *testing.T) {
 		"unknown media": {"index.html": {Data: []byte(nonceMark)}, "a.exe": {Data: []byte("x")}},
 	} {
 		if _, err := readBundle(dir); err == nil {
-			t.Errorf("%s: no error", what)
+			t.Errorf("readBundle of %s succeeds, want an error", what)
 		}
 	}
 	if b, err := readBundle(fstest.MapFS{"assets/x": {}}); b != nil || err != nil {
-		t.Errorf("no build: %v, %v", b, err)
+		t.Errorf("readBundle without a build = %v, %v, want nil", b, err)
 	}
 }
 

@@ -28,17 +28,17 @@ func TestShortPage(t *testing.T) {
 		w := httptest.NewRecorder()
 		c.ServeHTTP(w, httptest.NewRequest(tc.method, tc.path, nil))
 		if w.Code != tc.status || !strings.HasPrefix(w.Header().Get("Content-Type"), tc.media) || !strings.Contains(w.Body.String(), tc.has) {
-			t.Errorf("%s %s: %d %s\n%s", tc.method, tc.path, w.Code, w.Header().Get("Content-Type"), w.Body)
+			t.Errorf("%s %s = %d, type %s, want %d, %s with %q\n%s", tc.method, tc.path, w.Code, w.Header().Get("Content-Type"), tc.status, tc.media, tc.has, w.Body)
 		}
 		if p := w.Header().Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
-			t.Errorf("%s %s: policy %q", tc.method, tc.path, p)
+			t.Errorf("%s %s: policy = %q, want nothing unsafe", tc.method, tc.path, p)
 		}
 	}
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	for _, banned := range []string{"<script", "style=", "http://fonts", "https://"} {
 		if strings.Contains(w.Body.String(), banned) {
-			t.Errorf("the page holds %q", banned)
+			t.Errorf("the page contains %q, want not", banned)
 		}
 	}
 }

@@ -34,9 +34,9 @@ type wire struct {
 	addr    string
 	refused atomic.Pointer[fault.Error]
 	check   atomic.Pointer[validate]
-	// uses and looks count how often the credential was checked for a person's message,
-	// and by the socket itself.
-	uses, looks atomic.Int64
+	// uses and rechecks count the checks of the credential: those for a person's message, and those by the
+	// socket itself.
+	uses, rechecks atomic.Int64
 }
 
 type validate func(ctx context.Context, source string) (policy.Validation, error)
@@ -44,12 +44,13 @@ type validate func(ctx context.Context, source string) (policy.Validation, error
 // quick are short waiting times of a socket, for tests that do not test them.
 var quick = socketTimes{check: 20 * time.Millisecond, ping: time.Hour, answer: 10 * time.Second, message: 10 * time.Second, closing: 100 * time.Millisecond}
 
+// newWire starts a server whose sockets have these waiting times.
 func newWire(t *testing.T, times socketTimes) *wire {
 	t.Helper()
 	w := &wire{t: t}
 	authenticate := func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 		if c.Idle {
-			w.looks.Add(1)
+			w.rechecks.Add(1)
 		} else {
 			w.uses.Add(1)
 		}
@@ -67,17 +68,13 @@ func newWire(t *testing.T, times socketTimes) *wire {
 		Now: time.Now, NewID: func() string { return "id" }, Log: log, Panics: panics, Authenticate: authenticate,
 		Document: rest.Document{Title: "test", Version: "1.0.0", License: "Apache-2.0", Languages: []string{"en"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.h = &Handler{Authenticate: authenticate, Now: time.Now, Log: log, Panics: panics, sockets: sockets{times: &times}}
 	w.h.IDE = &ide.Service{PublicURL: "https://gate.example", Check: func(ctx context.Context, _ scope.Scope, source string) (policy.Validation, error) {
 		return (*w.check.Load())(ctx, source)
 	}}
 	w.h.Mount(r)
-	if err := r.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Finish())
 	srv := httptest.NewServer(r)
 	t.Cleanup(srv.Close)
 	t.Cleanup(w.h.CloseSockets)
@@ -85,31 +82,31 @@ func newWire(t *testing.T, times socketTimes) *wire {
 	return w
 }
 
-func (w *wire) checks(f validate) { w.check.Store(&f) }
+// setCheck sets what validates a source.
+func (w *wire) setCheck(f validate) { w.check.Store(&f) }
 
 // open upgrades a raw connection for the person with an id.
 func (w *wire) open(id string) *bare {
 	w.t.Helper()
 	b, status := w.try(id)
 	if status != http.StatusSwitchingProtocols {
-		w.t.Fatalf("the upgrade answers %d", status)
+		w.t.Fatalf("upgrade = %d, want %d", status, http.StatusSwitchingProtocols)
 	}
 	return b
 }
 
+// try requests an upgrade, and returns the status of the answer.
 func (w *wire) try(id string) (*bare, int) {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.addr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(conn, "GET /api/v1/ide-integration/ws/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer person-%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", id, id)
 	var head []byte
 	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one...) {
 		if _, err := io.ReadFull(conn, one); err != nil {
-			w.t.Fatalf("%q %v", head, err)
+			w.t.Fatalf("answer to the upgrade = %q, %v", head, err)
 		}
 	}
 	var status int
@@ -142,6 +139,7 @@ func frame(first byte, payload []byte) []byte {
 	return out
 }
 
+// text returns the frame of a text message.
 func text(s string) []byte { return frame(0x81, []byte(s)) }
 
 // read reads one frame of the server.
@@ -177,7 +175,7 @@ func (b *bare) code() int {
 		opcode, payload, err := b.read()
 		if err != nil {
 			if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
-				b.t.Error("the socket is not closed")
+				b.t.Error("the server does not close the socket")
 			}
 			return -1
 		}
@@ -192,16 +190,16 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// gone checks that the server closes the connection soon.
-func (b *bare) gone(what string) {
+// wantClosed fails unless the server closes the connection.
+func (b *bare) wantClosed(what string) {
 	b.t.Helper()
 	if _, err := io.Copy(io.Discard, b); isTimeout(err) {
-		b.t.Errorf("%s: the connection is still there", what)
+		b.t.Errorf("%s: the connection is open, want it closed", what)
 	}
 }
 
-// none waits until no socket is open.
-func (w *wire) none(what string) {
+// waitClosed waits until no socket is open.
+func (w *wire) waitClosed(what string) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -213,11 +211,11 @@ func (w *wire) none(what string) {
 		if held := w.h.sockets.bytes.Load(); n == 0 && held == 0 {
 			return
 		} else if n == 0 && held != 0 {
-			w.t.Fatalf("%s: %d bytes are still counted", what, held)
+			w.t.Fatalf("%s: %d bytes are counted without a socket, want none", what, held)
 		}
 		select {
 		case <-over:
-			w.t.Fatalf("%s: %d sockets are still open", what, n)
+			w.t.Fatalf("%s: %d sockets stay open, want none", what, n)
 		case <-tick.C:
 		}
 	}
@@ -237,7 +235,7 @@ func TestSocketFrames(t *testing.T) {
 		"binary":                        {masked(0x82, "x"), 1003},
 		"over a MiB":                    {text(strings.Repeat("x", 2<<20)), 1009},
 		"over a MiB in pieces":          {append(masked(0x01, strings.Repeat("x", 700<<10)), masked(0x80, strings.Repeat("x", 700<<10))...), 1009},
-		"a length nobody has":           {[]byte{0x81, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, -1},
+		"a length over 2^62":            {[]byte{0x81, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, -1},
 		"a negative length":             {[]byte{0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, -1},
 		"not UTF-8":                     {text("{\"type\":\"\xff\"}"), 1007},
 		"reserved bits":                 {masked(0xc1, "x"), 1002},
@@ -245,30 +243,30 @@ func TestSocketFrames(t *testing.T) {
 		"an unknown control":            {masked(0x8b, "x"), 1002},
 		"a long ping":                   {masked(0x89, strings.Repeat("x", 126)), 1002},
 		"a ping in pieces":              {masked(0x09, "x"), 1002},
-		"a piece of nothing":            {masked(0x80, "x"), 1002},
+		"a continuation of no message":  {masked(0x80, "x"), 1002},
 		"a message within another":      {append(masked(0x01, "{"), text("}")...), 1002},
 		"a close code that is reserved": {masked(0x88, "\x03\xed"), 1002},
 		"a close of one byte":           {masked(0x88, "\x03"), 1002},
 		"unmasked":                      {[]byte{0x81, 0x02, '{', '}'}, -1},
 		"sixty messages":                {bytes.Repeat(text(`{"type":"ping"}`), 60), 1008},
-		"two MiB waiting":               {bytes.Repeat(text(`{"type":"validate","data":{"policy_content":"wait`+strings.Repeat(" ", 900<<10)+`"}}`), 4), 1008},
+		"two MiB of waiting messages":   {bytes.Repeat(text(`{"type":"validate","data":{"policy_content":"wait`+strings.Repeat(" ", 900<<10)+`"}}`), 4), 1008},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := w.open("a")
 			b.t = t
-			w.checks(func(ctx context.Context, _ string) (policy.Validation, error) {
+			w.setCheck(func(ctx context.Context, _ string) (policy.Validation, error) {
 				<-ctx.Done()
 				return policy.Validation{}, ctx.Err()
 			})
 			if _, err := b.Write(c.bytes); err != nil && c.want != 1009 && c.want != 1008 {
-				t.Error(err)
+				t.Errorf("%s: write: %v", what, err)
 			}
 			if c.want == -1 && len(c.bytes) == 14 { // the payload never comes: a ping would detect it; here the client disconnects
 				_ = b.Close()
 			} else if code := b.code(); code != c.want {
-				t.Errorf("closed with %d, want %d", code, c.want)
+				t.Errorf("%s: closed with %d, want %d", what, code, c.want)
 			}
-			w.none(what)
+			w.waitClosed(what)
 		})
 	}
 }
@@ -277,15 +275,13 @@ func TestSocketFrames(t *testing.T) {
 func TestSocketPieces(t *testing.T) {
 	b := newWire(t, quick).open("a")
 	for _, piece := range [][]byte{frame(0x01, []byte(`{"type":"pi`)), frame(0x89, []byte("there?")), frame(0x00, nil), frame(0x80, []byte(`ng"}`))} {
-		if _, err := b.Write(piece); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(b.Write(piece)))
 	}
 	if op, payload, err := b.read(); op != 10 || string(payload) != "there?" || err != nil {
-		t.Errorf("the ping is answered by %d %q %v", op, payload, err)
+		t.Errorf("answer to the ping = %d %q, %v, want a pong", op, payload, err)
 	}
 	if op, payload, err := b.read(); op != 1 || !strings.Contains(string(payload), `"pong"`) || err != nil {
-		t.Errorf("the message is answered by %d %q %v", op, payload, err)
+		t.Errorf("answer to the message = %d %q, %v, want pong", op, payload, err)
 	}
 }
 
@@ -299,33 +295,29 @@ func TestSocketRefused(t *testing.T) {
 		times.check = time.Hour // so only answers check the credential
 		w := newWire(t, times)
 		began, release := make(chan struct{}), make(chan struct{})
-		w.checks(func(context.Context, string) (policy.Validation, error) {
+		w.setCheck(func(context.Context, string) (policy.Validation, error) {
 			close(began)
 			<-release
 			return policy.Validation{Valid: true}, nil
 		})
 		b := w.open("a")
-		if _, err := b.Write(append(text(`{"type":"validate","data":{"policy_content":"x"}}`), text(`{"type":"ping"}`)...)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(b.Write(append(text(`{"type":"validate","data":{"policy_content":"x"}}`), text(`{"type":"ping"}`)...))))
 		<-began
 		w.refused.Store(f)
 		close(release)
 		if op, payload, err := b.read(); op != 8 || err != nil || binary.BigEndian.Uint16(payload) != uint16(websocket.StatusPolicyViolation) {
-			t.Errorf("%s: answered by %d %q %v", what, op, payload, err)
+			t.Errorf("%s: answer = %d %q, %v, want a close for a policy violation", what, op, payload, err)
 		}
-		b.gone(what) // although this client never confirms the end
-		w.none(what)
+		b.wantClosed(what) // without a confirmation of the client
+		w.waitClosed(what)
 	}
 	// If the store is down, no socket ends.
 	w := newWire(t, quick)
 	b := w.open("a")
 	w.refused.Store(fault.New(fault.Unavailable, "unavailable", "x"))
-	if _, err := b.Write(text(`{"type":"ping"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(b.Write(text(`{"type":"ping"}`))))
 	if op, payload, err := b.read(); op != 1 || err != nil {
-		t.Errorf("with the store down: %d %q %v", op, payload, err)
+		t.Errorf("answer while the store is down = %d %q, %v, want a message", op, payload, err)
 	}
 }
 
@@ -336,38 +328,32 @@ func TestSocketHalfOpen(t *testing.T) {
 	times.ping, times.answer = 50*time.Millisecond, 100*time.Millisecond
 	w := newWire(t, times)
 	silent := w.open("a")
-	silent.gone("no pong")
-	w.none("no pong")
+	silent.wantClosed("no pong")
+	w.waitClosed("no pong")
 
 	half := w.open("a")
-	if _, err := half.Write(text(`{"type":"ping","data":{}}`)[:10]); err != nil {
-		t.Fatal(err)
-	}
-	half.gone("half a message")
-	w.none("half a message")
+	must(t, errOf(half.Write(text(`{"type":"ping","data":{}}`)[:10])))
+	half.wantClosed("half a message")
+	w.waitClosed("half a message")
 
 	times = quick
 	times.message = 50 * time.Millisecond
 	w = newWire(t, times)
 	slow := w.open("a")
-	if _, err := slow.Write(frame(0x01, []byte(`{"type":`))); err != nil {
-		t.Fatal(err)
-	}
-	slow.gone("a message without an end")
-	w.none("a message without an end")
+	must(t, errOf(slow.Write(frame(0x01, []byte(`{"type":`)))))
+	slow.wantClosed("a message without an end")
+	w.waitClosed("a message without an end")
 
 	times = quick
 	times.answer = 50 * time.Millisecond
 	w = newWire(t, times)
-	w.checks(func(context.Context, string) (policy.Validation, error) {
+	w.setCheck(func(context.Context, string) (policy.Validation, error) {
 		return policy.Validation{}, fault.Newf(fault.Invalid, "x", "%s", strings.Repeat("x", 8<<20)) // more than the kernel buffers
 	})
 	deaf := w.open("a")
 	_ = deaf.Conn.(*net.TCPConn).SetReadBuffer(1 << 10)
-	if _, err := deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
-		t.Fatal(err)
-	}
-	w.none("a peer that does not read")
+	must(t, errOf(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
+	w.waitClosed("a peer that does not read")
 }
 
 // TestSocketRoom: the sockets of one person, of a tenant and of all are limited, and so is
@@ -379,20 +365,18 @@ func TestSocketRoom(t *testing.T) {
 		open = append(open, w.open("a"))
 	}
 	if _, status := w.try("a"); status != http.StatusTooManyRequests {
-		t.Errorf("socket %d of one person: %d", socketsEach+1, status)
+		t.Errorf("upgrade of socket %d of one person = %d, want %d", socketsEach+1, status, http.StatusTooManyRequests)
 	}
 	w.open("b")
 	l := &w.h.sockets
 	l.bytes.Add(socketBytes)
-	if _, err := open[0].Write(text(`{"type":"ping"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(open[0].Write(text(`{"type":"ping"}`))))
 	if code := open[0].code(); code != int(websocket.StatusTryAgainLater) {
-		t.Errorf("with no room for messages: closed with %d", code)
+		t.Errorf("without room for messages: closed with %d, want %d", code, websocket.StatusTryAgainLater)
 	}
 	l.bytes.Add(-socketBytes)
 	w.h.CloseSockets()
-	w.none("closed")
+	w.waitClosed("closed")
 
 	all := &sockets{}
 	add := func(tenant scope.TenantID, kind scope.ActorKind, id string) error {
@@ -410,13 +394,13 @@ func TestSocketRoom(t *testing.T) {
 		}
 	}
 	if err := add("mixed", scope.Person, "1"); !fault.Is(err, fault.RateLimited) {
-		t.Errorf("one more: %v", err)
+		t.Errorf("add of one socket too many = %v, want rate limited", err)
 	}
 	if n := count("mixed"); n != socketsTenant-2*socketsEach {
-		t.Errorf("%d more of one tenant", n)
+		t.Errorf("%d more sockets of one tenant, want %d", n, socketsTenant-2*socketsEach)
 	}
 	if n := count("t2") + count("t3") + count("t4") + count("t5"); n != socketsAll-socketsTenant {
-		t.Errorf("%d of all others", n)
+		t.Errorf("%d sockets of all other tenants, want %d", n, socketsAll-socketsTenant)
 	}
 }
 
@@ -426,27 +410,21 @@ func TestSocketClose(t *testing.T) {
 	w := newWire(t, quick)
 	listens, deaf := w.open("a"), w.open("b")
 	began := make(chan struct{})
-	w.checks(func(ctx context.Context, _ string) (policy.Validation, error) {
+	w.setCheck(func(ctx context.Context, _ string) (policy.Validation, error) {
 		close(began)
 		<-ctx.Done()
 		return policy.Validation{}, ctx.Err()
 	})
-	if _, err := deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
 	<-began
 	closed := make(chan struct{})
 	go func() { w.h.CloseSockets(); close(closed) }()
 	if code := listens.code(); code != int(websocket.StatusGoingAway) {
-		t.Errorf("closed with %d", code)
+		t.Errorf("closed with %d, want %d", code, websocket.StatusGoingAway)
 	}
-	select {
-	case <-closed:
-	case <-time.After(2 * time.Second):
-		t.Error("the server waits for a peer that does not listen")
-	}
+	<-closed // although the other peer does not answer
 	if _, status := w.try("c"); status != http.StatusTooManyRequests {
-		t.Errorf("a socket after the end: %d", status)
+		t.Errorf("upgrade after CloseSockets = %d, want %d", status, http.StatusTooManyRequests)
 	}
 }
 
@@ -454,22 +432,18 @@ func TestSocketClose(t *testing.T) {
 func TestSocketPanic(t *testing.T) {
 	w := newWire(t, quick)
 	other := w.open("b")
-	w.checks(func(context.Context, string) (policy.Validation, error) { panic("mistake") })
+	w.setCheck(func(context.Context, string) (policy.Validation, error) { panic("mistake") })
 	b := w.open("a")
-	if _, err := b.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(b.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
 	if code := b.code(); code != int(websocket.StatusInternalError) {
-		t.Errorf("closed with %d", code)
+		t.Errorf("closed with %d, want %d", code, websocket.StatusInternalError)
 	}
 	if n := w.panics.Load(); n != 1 {
-		t.Errorf("%d panics were counted", n)
+		t.Errorf("%d panics counted, want 1", n)
 	}
-	if _, err := other.Write(text(`{"type":"ping"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(other.Write(text(`{"type":"ping"}`))))
 	if op, _, err := other.read(); op != 1 || err != nil {
-		t.Errorf("the other socket: %d %v", op, err)
+		t.Errorf("answer of the other socket = %d, %v, want a message", op, err)
 	}
 }
 
@@ -477,32 +451,30 @@ func TestSocketPanic(t *testing.T) {
 // messages of its person do.
 func TestOpenSocketIsNoUse(t *testing.T) {
 	w := newWire(t, quick)
-	w.checks(func(context.Context, string) (policy.Validation, error) { return policy.Validation{Valid: true}, nil })
+	w.setCheck(func(context.Context, string) (policy.Validation, error) { return policy.Validation{Valid: true}, nil })
 	b := w.open("a")
 	upgrade := w.uses.Load()
 	send := func(message, want string) {
 		t.Helper()
-		if _, err := b.Write(text(message)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(b.Write(text(message))))
 		if op, payload, err := b.read(); op != 1 || !strings.Contains(string(payload), want) || err != nil {
-			t.Fatalf("%s is answered by %d %q %v", message, op, payload, err)
+			t.Fatalf("answer to %s = %d %q, %v, want %s", message, op, payload, err, want)
 		}
 	}
 	send(`{"type":"ping"}`, `"pong"`)
 	deadline := time.After(30 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); w.looks.Load() < 6; {
+	for tick := time.NewTicker(5 * time.Millisecond); w.rechecks.Load() < 6; {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the socket does not look at its credential")
+			t.Fatal("the socket does not check its credential")
 		}
 	}
 	if n := w.uses.Load(); n != upgrade {
-		t.Errorf("an open socket used its credential %d times", n-upgrade)
+		t.Errorf("an open socket uses its credential %d times, want 0", n-upgrade)
 	}
 	send(`{"type":"validate","data":{"policy_content":"x"}}`, `"validation_result"`)
 	if n := w.uses.Load(); n != upgrade+1 {
-		t.Errorf("one request used the credential %d times", n-upgrade)
+		t.Errorf("one request uses the credential %d times, want 1", n-upgrade)
 	}
 }

@@ -22,25 +22,27 @@ func FuzzSocketMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := socketMessage(body)
 		if m.size != int64(len(body)) {
-			t.Errorf("%q counts as %d bytes", body, m.size)
+			t.Errorf("socketMessage(%q) counts %d bytes, want %d", body, m.size, len(body))
 		}
 		if m.bad != nil {
 			if !fault.Is(m.bad, fault.BadRequest) || m.kind != "" && m.given {
-				t.Errorf("%q: %+v", body, m)
+				t.Errorf("socketMessage(%q) = %+v, want a bad request", body, m)
 			}
 			return
 		}
 		var plain map[string]any
 		if json.Unmarshal(body, &plain) != nil || plain["type"] != m.kind || m.kind == "" {
-			t.Errorf("%q becomes %+v", body, m)
+			t.Errorf("socketMessage(%q) = %+v, want as encoding/json reads it", body, m)
 		}
 		data, _ := plain["data"].(map[string]any)
 		if text, _ := data[socketNeeds[m.kind]].(string); m.given && (text != m.data || !utf8.ValidString(text)) {
-			t.Errorf("%q becomes %+v", body, m)
+			t.Errorf("socketMessage(%q) = %+v, want as encoding/json reads it", body, m)
 		}
 	})
 }
 
+// TestSocketMessage: a message has a type and an object as data; members that the type does not need are
+// ignored.
 func TestSocketMessage(t *testing.T) {
 	for text, want := range map[string]socketIncoming{
 		`{"type":"ping","data":{}}`:                                       {kind: "ping"},
@@ -56,7 +58,7 @@ func TestSocketMessage(t *testing.T) {
 	} {
 		want.size = int64(len(text))
 		if got := socketMessage([]byte(text)); got != want {
-			t.Errorf("%s becomes %+v", text, got)
+			t.Errorf("socketMessage(%s) = %+v, want %+v", text, got, want)
 		}
 	}
 	for text, code := range map[string]string{
@@ -66,11 +68,12 @@ func TestSocketMessage(t *testing.T) {
 		`{"Type":"ping"}`: "invalid_message", `{"type":"ping","data":[]}`: "invalid_message", `{"type":"ping","data":"x"}`: "invalid_message",
 	} {
 		if got := socketMessage([]byte(text)); got.bad == nil || rest.AsFault(got.bad).Code != code {
-			t.Errorf("%s becomes %+v, want %s", text, got, code)
+			t.Errorf("socketMessage(%s) = %+v, want %s", text, got, code)
 		}
 	}
 }
 
+// TestSameOrigin: only the host of the request and the public address are origins of the socket.
 func TestSameOrigin(t *testing.T) {
 	const host, public = "api.example:8443", "https://gate.example/base"
 	for origin, want := range map[string]bool{
@@ -82,20 +85,21 @@ func TestSameOrigin(t *testing.T) {
 		"https://evil.example https://gate.example": false, "https://gate.example:": false, "chrome-extension://api.example:8443": false,
 	} {
 		if got := sameOrigin(origin, host, public); got != want {
-			t.Errorf("%q: %v", origin, got)
+			t.Errorf("sameOrigin(%q) = %v, want %v", origin, got, want)
 		}
 	}
 	if sameOrigin("https://", "", "") || sameOrigin("https://", host, "") {
-		t.Error("an origin of no host is ours")
+		t.Error("sameOrigin of an origin without a host = true, want false")
 	}
 }
 
+// TestUpgrades: a request upgrades with all header fields of RFC 6455, section 4.2.1.
 func TestUpgrades(t *testing.T) {
 	good := func() http.Header {
 		return http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
 	}
 	if !upgrades(good()) {
-		t.Error("RFC 6455's own example does not upgrade")
+		t.Error("upgrades of the example of RFC 6455 = false, want true")
 	}
 	for what, c := range map[string]struct {
 		name   string
@@ -122,7 +126,18 @@ func TestUpgrades(t *testing.T) {
 			h[c.name] = c.values
 		}
 		if got := upgrades(h); got != c.want {
-			t.Errorf("%s: %v", what, got)
+			t.Errorf("upgrades with %s = %v, want %v", what, got, c.want)
 		}
 	}
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,20 +40,21 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.done); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// house is a server of the stream. good says whether the credential is valid.
-type house struct {
+// server is a server of the stream. valid says whether the credential is valid.
+type server struct {
 	live  *live.Service
 	store *db.Cluster
-	good  atomic.Bool
+	valid atomic.Bool
 	idle  atomic.Bool // whether all checks of the credential had Idle set
 	ended chan struct{}
 	pipes pipes
 }
 
-func newHouse(t *testing.T, c *db.Cluster, waits times) *house {
+// startServer starts a server whose streams have these waiting times.
+func startServer(t *testing.T, c *db.Cluster, waits times) *server {
 	t.Helper()
-	h := &house{store: c, ended: make(chan struct{}, 4), pipes: pipes{make(chan net.Conn), make(chan struct{})}}
-	h.good.Store(true)
+	h := &server{store: c, ended: make(chan struct{}, 4), pipes: pipes{make(chan net.Conn), make(chan struct{})}}
+	h.valid.Store(true)
 	h.idle.Store(true)
 	h.live = &live.Service{Stores: c, Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	stop := c.Watch(h.live.OnChange)
@@ -60,7 +62,7 @@ func newHouse(t *testing.T, c *db.Cluster, waits times) *house {
 		if !cr.Idle {
 			h.idle.Store(false)
 		}
-		if !h.good.Load() {
+		if !h.valid.Load() {
 			return scope.Scope{}, rest.Principal{}, fault.New(fault.Unauthenticated, "invalid_credentials", "no")
 		}
 		return scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "ada"}, Permissions: scope.Permissions{All: true}}, rest.Principal{}, nil
@@ -82,26 +84,26 @@ func newHouse(t *testing.T, c *db.Cluster, waits times) *house {
 		stop()
 		_ = srv.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
+			t.Errorf("Serve: %v", err)
 		}
 	})
 	return h
 }
 
 // send requests a stream, and reads nothing.
-func (h *house) send(t *testing.T) net.Conn {
+func (h *server) send(t *testing.T) net.Conn {
 	t.Helper()
-	client, server := net.Pipe()
+	client, far := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
-	h.pipes.next <- server
+	h.pipes.next <- far
 	if _, err := fmt.Fprint(client, "GET /api/v1/events/stream HTTP/1.1\r\nHost: h\r\nCookie: gatehouse=x\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-// ask opens a stream, and returns a reader of it.
-func (h *house) ask(t *testing.T) *bufio.Reader {
+// open opens a stream, and returns a reader of it.
+func (h *server) open(t *testing.T) *bufio.Reader {
 	t.Helper()
 	client := h.send(t)
 	if err := client.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -110,7 +112,7 @@ func (h *house) ask(t *testing.T) *bufio.Reader {
 	r := bufio.NewReader(client)
 	if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
 		more, _ := r.Peek(r.Buffered())
-		t.Fatalf("answered %q %v: %s", line, err, more)
+		t.Fatalf("answer = %q, %v, want 200: %s", line, err, more)
 	}
 	return r
 }
@@ -121,7 +123,7 @@ func until(t *testing.T, r *bufio.Reader, prefix string) string {
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			t.Fatalf("no line %q: %v", prefix, err)
+			t.Fatalf("read until %q: %v", prefix, err)
 		}
 		if strings.HasPrefix(line, prefix) {
 			return strings.TrimSpace(line)
@@ -129,17 +131,18 @@ func until(t *testing.T, r *bufio.Reader, prefix string) string {
 	}
 }
 
-func (h *house) over(t *testing.T) {
+// waitEnd waits until a stream has ended.
+func (h *server) waitEnd(t *testing.T) {
 	t.Helper()
 	select {
 	case <-h.ended:
 	case <-time.After(time.Minute):
-		t.Fatal("the stream goes on")
+		t.Fatal("the stream does not end")
 	}
 }
 
-// touch changes something.
-func (h *house) touch(t *testing.T) {
+// touch raises the revision of sandbox.
+func (h *server) touch(t *testing.T) {
 	t.Helper()
 	err := h.store.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 		_, err := tx.Bump(t.Context(), "env:sandbox")
@@ -154,8 +157,8 @@ func (h *house) touch(t *testing.T) {
 // count as a person's activity.
 func TestHeartbeat(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h := newHouse(t, c, times{check: 5 * time.Millisecond, heartbeat: 20 * time.Millisecond, patience: time.Minute})
-		r := h.ask(t)
+		h := startServer(t, c, times{check: 5 * time.Millisecond, heartbeat: 20 * time.Millisecond, patience: time.Minute})
+		r := h.open(t)
 		until(t, r, "Content-Type: text/event-stream")
 		until(t, r, "retry: 2000")
 		until(t, r, "id: ")
@@ -163,18 +166,14 @@ func TestHeartbeat(t *testing.T) {
 		h.touch(t)
 		until(t, r, "event: change")
 		if data := until(t, r, "data: "); !strings.HasPrefix(data, `data: {"topic":"revisions","environment":"sandbox","revision":`) {
-			t.Errorf("told %s", data)
+			t.Errorf("change = %s, want a revision of sandbox", data)
 		}
 		until(t, r, ":")
-		h.good.Store(false)
-		for {
-			if _, err := r.ReadByte(); err != nil {
-				break
-			}
-		}
-		h.over(t)
+		h.valid.Store(false)
+		_, _ = io.Copy(io.Discard, r)
+		h.waitEnd(t)
 		if !h.idle.Load() {
-			t.Error("the stream lengthens the session")
+			t.Error("the stream's checks count as activity of the person")
 		}
 	})
 }
@@ -182,24 +181,20 @@ func TestHeartbeat(t *testing.T) {
 // TestSlowReader: a client that does not read is disconnected.
 func TestSlowReader(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h := newHouse(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: 50 * time.Millisecond})
+		h := startServer(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: 50 * time.Millisecond})
 		h.send(t)
-		h.over(t)
+		h.waitEnd(t)
 	})
 }
 
 // TestEnd: the end of the server ends the streams.
 func TestEnd(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		h := newHouse(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: time.Minute})
-		r := h.ask(t)
+		h := startServer(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: time.Minute})
+		r := h.open(t)
 		until(t, r, "id: ")
 		h.live.Close()
-		for {
-			if _, err := r.ReadByte(); err != nil {
-				break
-			}
-		}
-		h.over(t)
+		_, _ = io.Copy(io.Discard, r)
+		h.waitEnd(t)
 	})
 }

@@ -25,6 +25,7 @@ var callers = map[string]scope.Scope{
 	"admin":  {Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Key, ID: "k1"}, Permissions: scope.Permissions{All: true}, Platform: true},
 }
 
+// newRouter returns the API for vendors without a service.
 func newRouter(t testing.TB) *rest.Router {
 	t.Helper()
 	r, err := rest.New(rest.Config{
@@ -57,7 +58,7 @@ func operations(t testing.TB, r *rest.Router) (list []string) {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &doc); w.Code != http.StatusOK || err != nil {
-		t.Fatalf("the document: %d %v", w.Code, err)
+		t.Fatalf("GET of the document = %d, %v", w.Code, err)
 	}
 	for path, methods := range doc.Paths {
 		for method := range maps.Keys(methods) {
@@ -75,7 +76,7 @@ func TestDocument(t *testing.T) {
 		"GET " + Root + "/usage", "POST " + Root + "/tenants", "PUT " + Root + "/tenants/{id}",
 	}
 	if got := operations(t, newRouter(t)); !slices.Equal(got, want) {
-		t.Errorf("the document lists %q", got)
+		t.Errorf("operations = %q, want %q", got, want)
 	}
 }
 
@@ -95,7 +96,7 @@ func TestVendorsOnly(t *testing.T) {
 				call.Body, call.Headers = `{}`, []string{"Content-Type", "application/json"}
 			}
 			if w := rec.Do(t, call.Request()); w.Code != want {
-				t.Errorf("%s with the key %q: %d %s", op, key, w.Code, w.Body)
+				t.Errorf("%s with the key %q = %d %s, want %d", op, key, w.Code, w.Body, want)
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func TestInputs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, path, body string
 		status             int
-		says               string
+		names              string
 	}{
 		"an unknown member":       {"POST", "/tenants", `{"name":"Acme","administrator":{"email":"a@b.example"},"plan":"pro"}`, 422, "/plan"},
 		"no administrator":        {"POST", "/tenants", `{"name":"Acme"}`, 422, "administrator"},
@@ -123,8 +124,8 @@ func TestInputs(t *testing.T) {
 		if tc.body != "" {
 			call.Headers = []string{"Content-Type", "application/json"}
 		}
-		if w := rec.Do(t, call.Request()); w.Code != tc.status || !strings.Contains(w.Body.String(), tc.says) {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		if w := rec.Do(t, call.Request()); w.Code != tc.status || !strings.Contains(w.Body.String(), tc.names) {
+			t.Errorf("%s: %s %s = %d %s, want %d with %s", name, tc.method, tc.path, w.Code, w.Body, tc.status, tc.names)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type logs struct {
 	stores *db.Cluster
 	log    *audit.DecisionLog
 	spool  *spool.Log
-	later  atomic.Int64 // how far the clock is after start
+	later  atomic.Int64 // time from start to the clock
 	n      int
 }
 
@@ -46,7 +46,7 @@ func newLogs(t testing.TB, c *db.Cluster) *logs {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("Run: %v", err)
 		}
 		_ = l.spool.Close()
 	})
@@ -58,67 +58,57 @@ func (l *logs) write(env scope.Env, level audit.Level) {
 	l.Helper()
 	l.n++
 	d := audit.Decision{DecisionID: fmt.Sprintf("d-%d", l.n), Decision: audit.Deny, Environment: env, AuditLevel: level, Timestamp: start, Input: json.RawMessage(`{}`)}
-	if err := l.log.Record(scope.DefaultTenant, &d); err != nil {
-		l.Fatal(err)
-	}
+	must(l, l.log.Record(scope.DefaultTenant, &d))
 	err := l.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		return audit.Append(ctx, tx, admin, start, audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(l.n), Env: env})
 	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	must(l, err)
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := l.spool.Wait(wait); err != nil {
-		l.Fatal(err)
-	}
+	must(l, l.spool.Wait(wait))
 }
 
+// newPlace returns the place of a follower that begins with the oldest entries, or now.
 func (l *logs) newPlace(oldest bool) (p Place) {
 	l.Helper()
 	err := l.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		p, err = NewPlace(ctx, tx, oldest)
 		return err
 	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	must(l, err)
 	return p
 }
 
+// read returns the lines after a place.
 func (l *logs) read(env scope.Env, from Place, n int) (lines []Line, next Place) {
 	l.Helper()
 	err := l.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		lines, next, err = Read(ctx, tx, scope.DefaultTenant, env, from, n, 1<<20)
 		return err
 	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	must(l, err)
 	return lines, next
 }
 
+// behind reports whether there are entries after a place.
 func (l *logs) behind(p Place) (behind bool) {
 	l.Helper()
 	err := l.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		behind, err = Behind(ctx, tx, p)
 		return err
 	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	must(l, err)
 	return behind
 }
 
+// chains returns the hash chains of both logs.
 func (l *logs) chains() (chains map[string]chain) {
 	l.Helper()
 	err := l.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		chains, err = loadChains(ctx, tx)
 		return err
 	})
-	if err != nil {
-		l.Fatal(err)
-	}
+	must(l, err)
 	return chains
 }
 
@@ -127,7 +117,7 @@ func (l *logs) checkLinks(ends map[string]End, lines []Line) {
 	l.Helper()
 	for _, line := range lines {
 		if end := ends[line.Chain]; line.Position != end.Position+1 || line.PreviousHash != end.Hash {
-			l.Errorf("line %d of %s follows %q, after %+v", line.Position, line.Chain, line.PreviousHash, end)
+			l.Errorf("line %d of %s follows hash %q, want it after %+v", line.Position, line.Chain, line.PreviousHash, end)
 		}
 		ends[line.Chain] = End{line.Position, line.Hash}
 	}
@@ -154,11 +144,11 @@ func TestReadInPieces(t *testing.T) {
 					break
 				}
 				if len(lines) > 2*n {
-					t.Fatalf("%d lines, of at most %d a log", len(lines), n)
+					t.Fatalf("Read by %d gives %d lines, want at most %d", n, len(lines), 2*n)
 				}
 				for _, line := range lines {
 					if (line.Decision == nil) == (line.Event == nil) || line.Tenant != "default" || line.Environment != scope.Production || !line.At.Equal(start) {
-						t.Errorf("a line: %+v", line)
+						t.Errorf("line = %+v, want a decision or an event of production", line)
 					}
 					count[line.Event == nil]++
 				}
@@ -166,15 +156,15 @@ func TestReadInPieces(t *testing.T) {
 				place = next
 			}
 			if count[true] != 7 || count[false] != 7 {
-				t.Errorf("%d at a time: %d decisions, %d events", n, count[true], count[false])
+				t.Errorf("Read by %d gives %d decisions and %d events, want 7 of each", n, count[true], count[false])
 			}
 			for name, c := range l.chains() {
 				if ends[name] != (End{c.LastPos, c.Head}) {
-					t.Errorf("%s ends with %+v, was read to %+v", name, c, ends[name])
+					t.Errorf("last line of %s = %+v, want %+v", name, ends[name], c)
 				}
 			}
 			if l.behind(place) {
-				t.Error("there is more after the last line")
+				t.Error("Behind after the last line = true, want false")
 			}
 		}
 	})
@@ -188,10 +178,10 @@ func TestNewPlaceFromNow(t *testing.T) {
 		l.write(scope.Sandbox, audit.Basic)
 		place := l.newPlace(false)
 		if lines, _ := l.read(scope.AnyEnv, place, 10); len(lines) != 0 || l.behind(place) {
-			t.Errorf("before: %+v", lines)
+			t.Errorf("Read from now = %+v, behind: %t, want nothing", lines, l.behind(place))
 		}
 		if !l.behind(Place{}) {
-			t.Error("a follower at the start is not behind")
+			t.Error("Behind of a follower at the start = false, want true")
 		}
 		ends := map[string]End{}
 		for name, c := range l.chains() {
@@ -199,11 +189,11 @@ func TestNewPlaceFromNow(t *testing.T) {
 		}
 		l.write(scope.Sandbox, audit.Basic)
 		if !l.behind(place) {
-			t.Error("a new entry is not noticed")
+			t.Error("Behind after a new entry = false, want true")
 		}
 		lines, next := l.read(scope.AnyEnv, place, 10)
 		if len(lines) != 2 || l.behind(next) {
-			t.Errorf("after: %+v", lines)
+			t.Errorf("Read after a new entry = %+v, behind: %t, want 2 lines", lines, l.behind(next))
 		}
 		l.checkLinks(ends, lines)
 	})
@@ -226,12 +216,12 @@ func TestReadOneEnvironment(t *testing.T) {
 		for _, line := range lines {
 			content := line.Decision != nil || line.Event != nil
 			if content != (line.Environment == scope.Sandbox) {
-				t.Errorf("a line: %+v", line)
+				t.Errorf("line = %+v, want content only in sandbox", line)
 			}
 			with[content]++
 		}
 		if with[true] != 4 || with[false] != 2 {
-			t.Errorf("%d lines with content, %d without", with[true], with[false])
+			t.Errorf("%d lines with content and %d without, want 4 and 2", with[true], with[false])
 		}
 	})
 }
@@ -243,9 +233,7 @@ func TestReadAfterRetention(t *testing.T) {
 		l := newLogs(t, c)
 		l.write(scope.Production, audit.Basic)
 		l.later.Store(int64(audit.Basic.Keep() + 48*time.Hour))
-		if _, err := l.log.Retain(ctx, scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(l.log.Retain(ctx, scope.DefaultTenant)))
 		l.write(scope.Production, audit.Basic)
 		name := audit.DecisionsChain(audit.Basic)
 		chain := l.chains()[name]
@@ -255,10 +243,21 @@ func TestReadAfterRetention(t *testing.T) {
 				continue
 			}
 			if line.Position != 2 || chain.FirstPos != 2 || line.PreviousHash != chain.Base || chain.Base == "" {
-				t.Errorf("the first line is %+v, the chain %+v", line, chain)
+				t.Errorf("first line = %+v of the chain %+v, want position 2 after the base", line, chain)
 			}
 			return
 		}
-		t.Errorf("no decision in %+v", lines)
+		t.Errorf("Read = %+v, want a decision", lines)
 	})
 }
+
+// must fails the test at once if err is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
+// TestPatiently: Patiently retries while the store is unavailable, and gives up after its limit.
 func TestPatiently(t *testing.T) {
 	busy, other := fault.New(fault.Unavailable, "store_unavailable", "busy"), errors.New("other")
 	for _, want := range []error{nil, other} {
@@ -20,11 +21,11 @@ func TestPatiently(t *testing.T) {
 			return want
 		})
 		if !errors.Is(got, want) || n != 4 {
-			t.Errorf("%v after %d calls, want %v after 4", got, n, want)
+			t.Errorf("Patiently = %v after %d calls, want %v after 4", got, n, want)
 		}
 	}
 	err := patiently(time.Millisecond, func() error { return busy })
 	if err == nil || !strings.Contains(err.Error(), "times in 1ms") || !errors.Is(err, busy) {
-		t.Errorf("a store that stays busy: %v", err)
+		t.Errorf("patiently with a store that stays busy = %v, want the last error and the time", err)
 	}
 }

@@ -96,7 +96,7 @@ func TestLikeEncodingJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := decode(t, doc); err != nil || !same(t, got, want) {
-			t.Errorf("%s:\n%+v, want\n%+v (%v)", doc, got, want, err)
+			t.Errorf("Body of %s =\n%+v, %v, want\n%+v", doc, got, err, want)
 		}
 	}
 }
@@ -121,10 +121,10 @@ func FuzzLikeEncodingJSON(f *testing.F) {
 		refused := json.Unmarshal(data, &want)
 		got, err := decode(t, string(data))
 		if (refused != nil) != (err != nil) {
-			t.Errorf("%s: %v, encoding/json: %v", data, err, refused)
+			t.Errorf("Body of %s: error %v, want as encoding/json %v", data, err, refused)
 		}
 		if err == nil && !same(t, got, want) {
-			t.Errorf("%s:\n%+v, want\n%+v", data, got, want)
+			t.Errorf("Body of %s =\n%+v, want\n%+v", data, got, want)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestWrongForms(t *testing.T) {
 		_, err := decode(t, doc)
 		var wrong *WrongError
 		if !errors.As(err, &wrong) || !slices.Equal(wrong.Path, want) {
-			t.Errorf("%s: %v, want a wrong value at %v", doc, err, want)
+			t.Errorf("Body of %s: got %v, want a WrongError at %v", doc, err, want)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestTextsAreCopied(t *testing.T) {
 	clear(data)
 	b := in.Body
 	if b.Name != "abc" || b.Words[0] != "def" || b.Free["ghi"] != "jkl" || b.Labels["mno"] != "pqr" {
-		t.Errorf("%+v", b)
+		t.Errorf("body after the request's memory was cleared = %+v", b)
 	}
 }
 
@@ -206,13 +206,13 @@ func TestParams(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in.Limit != 100 || in.ID != 7 || in.Kind != "a" || !slices.Equal(in.Tags, []string{"x", "y"}) || in.Since.Year() != 2026 || !in.Strict || in.Match != `"3"` || in.Same.Same != "name" || in.Body != nil {
-		t.Errorf("%+v", in)
+		t.Errorf("Params = %+v", in)
 	}
 	if err := b.Params(reflect.ValueOf(&in).Elem(), req, url.Values{"limit": {"many"}}); err == nil {
-		t.Error("a text became a number")
+		t.Error("Params with a text for a number succeeds, want an error")
 	}
 	if err := b.Body(reflect.ValueOf(&in).Elem(), value.Value{}); err != nil || in.Body != nil {
-		t.Errorf("no body: %v %v", in.Body, err)
+		t.Errorf("Body without a body = %v, %v, want nil", in.Body, err)
 	}
 }
 
@@ -229,11 +229,11 @@ func TestOutput(t *testing.T) {
 	o.Headers(v, h)
 	body, ok := o.Body(v)
 	if len(h) != 1 || h.Get("ETag") != `"1"` || o.Status(v, 200) != 503 || !ok || body.Interface() != out.Body {
-		t.Errorf("%v %v %v", h, o.Status(v, 200), body)
+		t.Errorf("output = header %v, status %d, body %v", h, o.Status(v, 200), body)
 	}
 	none := OutputOf(reflect.TypeFor[struct{}]())
 	if _, ok := none.Body(reflect.ValueOf(struct{}{})); ok || none.Status(reflect.ValueOf(struct{}{}), 204) != 204 {
-		t.Error("nothing became something")
+		t.Error("an empty output has a body or another status than 204")
 	}
 }
 
@@ -264,7 +264,7 @@ func TestMistakes(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s was taken", name)
+					t.Errorf("%s is accepted, want a panic", name)
 				}
 			}()
 			try()

@@ -18,32 +18,32 @@ const english = `{"info":{"title":"Example"},"paths":{"/a":{"get":{"summary":"Li
 // document was rendered.
 func example(t *testing.T) (*Set, *int) {
 	t.Helper()
-	made := new(int)
+	rendered := new(int)
 	return New(Source{
-		English: func() ([]byte, error) { *made++; return []byte(english), nil },
+		English: func() ([]byte, error) { *rendered++; return []byte(english), nil },
 		Title:   "Example", Languages: []string{"en", "es"},
 		Catalogs: fstest.MapFS{"es/a.json": {Data: []byte(`{"List":"Lista"}`)}},
 		Families: []contract.Family{{Name: "b", Title: "Example B", Root: "/b"}},
-	}), made
+	}), rendered
 }
 
 // TestRenderedOnce: an edition is rendered when it is first requested, and only once.
 func TestRenderedOnce(t *testing.T) {
-	s, made := example(t)
-	if *made != 0 {
-		t.Fatalf("the document was made %d times before anybody asked", *made)
+	s, rendered := example(t)
+	if *rendered != 0 {
+		t.Fatalf("the document is rendered %d times before the first request, want 0", *rendered)
 	}
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for range 8 {
-		asked.Go(func() {
+		requests.Go(func() {
 			if e, err := s.Get("", "en"); err != nil || !json.Valid(e.Body) || e.ETag == "" {
-				t.Errorf("%+v, %v", e, err)
+				t.Errorf("Get = %+v, %v", e, err)
 			}
 		})
 	}
-	asked.Wait()
-	if *made != 1 {
-		t.Errorf("the document was made %d times", *made)
+	requests.Wait()
+	if *rendered != 1 {
+		t.Errorf("the document is rendered %d times, want 1", *rendered)
 	}
 }
 
@@ -55,11 +55,11 @@ func TestTranslated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(e.Body), `"summary":"Lista"`) || !slices.Contains(e.Missing, "Lists.") || slices.Contains(e.Missing, "List") {
-		t.Errorf("%s\nmissing: %q", e.Body, e.Missing)
+		t.Errorf("Spanish edition = %s\nmissing %q, want Lists.", e.Body, e.Missing)
 	}
 	plain, err := s.Get("", "en")
 	if err != nil || plain.ETag == e.ETag || len(plain.Missing) > 0 {
-		t.Errorf("%+v, %v", plain, err)
+		t.Errorf("English edition = %+v, %v, want nothing missing", plain, err)
 	}
 }
 
@@ -69,11 +69,11 @@ func TestUnknownEditions(t *testing.T) {
 	s, _ := example(t)
 	for _, of := range []name{{"", "de"}, {"c", "en"}} {
 		if _, err := s.Get(of.family, of.lang); err == nil {
-			t.Errorf("%v has an edition", of)
+			t.Errorf("Get of %v succeeds, want an error", of)
 		}
 	}
 	broken := New(Source{English: func() ([]byte, error) { return nil, errors.New("no document") }, Languages: []string{"en"}})
 	if _, err := broken.Get("", "en"); err == nil || err.Error() != "no document" {
-		t.Error(err)
+		t.Errorf("Get of a document that cannot be rendered = %v, want no document", err)
 	}
 }

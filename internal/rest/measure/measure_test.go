@@ -27,7 +27,7 @@ func TestRevision(t *testing.T) {
 		{"def", nil, "def"},
 	} {
 		if got := revision(tc.told, tc.info); got != tc.want {
-			t.Errorf("%+v: %s", tc, got)
+			t.Errorf("revision of %+v = %s, want %s", tc, got, tc.want)
 		}
 	}
 }
@@ -35,14 +35,14 @@ func TestRevision(t *testing.T) {
 // TestBillsAreByTenantAndOperation: each pair of tenant and operation looks its meter up once, and
 // then counts with it.
 func TestBillsAreByTenantAndOperation(t *testing.T) {
-	asked, counted := map[string]int{}, map[string]int{}
+	lookups, counted := map[string]int{}, map[string]int{}
 	at := time.Unix(1000, 0)
 	m, err := New(prometheus.NewRegistry(), "test", func(tenant scope.TenantID, operation string) func(time.Time) {
 		key := string(tenant) + " " + operation
-		asked[key]++
+		lookups[key]++
 		return func(began time.Time) {
 			if !began.Equal(at) {
-				t.Errorf("%s began at %s", key, began)
+				t.Errorf("%s begins at %s, want %s", key, began, at)
 			}
 			counted[key]++
 		}
@@ -57,11 +57,11 @@ func TestBillsAreByTenantAndOperation(t *testing.T) {
 		m.Bill(m.Tenant("b"), &write, at)
 	}
 	for _, key := range []string{"a read", "a write", "b write"} {
-		if asked[key] != 1 || counted[key] != 3 {
-			t.Errorf("%s: asked for %d times, counted %d times", key, asked[key], counted[key])
+		if lookups[key] != 1 || counted[key] != 3 {
+			t.Errorf("%s: looked up %d times and counted %d times, want 1 and 3", key, lookups[key], counted[key])
 		}
 	}
-	if len(asked) != 3 {
-		t.Errorf("asked for %v", asked)
+	if len(lookups) != 3 {
+		t.Errorf("meters looked up = %v, want 3", lookups)
 	}
 }

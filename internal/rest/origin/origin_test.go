@@ -19,11 +19,11 @@ func TestParse(t *testing.T) {
 			got = scheme + " " + host
 		}
 		if got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("Parse(%q) = %q, want %q", text, got, want)
 		}
 	}
 	if !IsOf("https", "Example.com", "https://example.com/base") || IsOf("http", "example.com", "https://example.com") || IsOf("https", "example.com", "") {
-		t.Error("IsOf")
+		t.Error("IsOf accepts another scheme or an empty origin, or refuses its own")
 	}
 }
 
@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 func TestRelayed(t *testing.T) {
 	for name, want := range map[string]bool{"Via": true, "X-Forwarded-Anything": true, "Cf-Connecting-Ip": true, "Accept": false, "X-Forward": false} {
 		if got := Relayed(http.Header{name: {"x"}}); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("Relayed with %s = %v, want %v", name, got, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestWantsPage(t *testing.T) {
 		{[]string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, true},
 	} {
 		if got := origin.WantsPage(x.accept); got != x.want {
-			t.Errorf("%q: %v, want %v", x.accept, got, x.want)
+			t.Errorf("WantsPage(%q) = %v, want %v", x.accept, got, x.want)
 		}
 	}
 }

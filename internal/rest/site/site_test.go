@@ -44,11 +44,11 @@ func TestAuthority(t *testing.T) {
 				req.Host, req.TLS = spelt, &tls.ConnectionState{ServerName: sni}
 				err := r.Check(req, false)
 				if (err == nil) != want || err != nil && !fault.Is(err, fault.Misdirected) {
-					t.Errorf("connected for %q and asking for %q: %v, want %v", sni, spelt, err, want)
+					t.Errorf("Check of %q on a connection for %q = %v, want accepted: %v", spelt, sni, err, want)
 				}
 				req.TLS = nil
 				if err := r.Check(req, false); err != nil {
-					t.Errorf("without TLS, for %q: %v", spelt, err)
+					t.Errorf("Check of %q without TLS = %v, want accepted", spelt, err)
 				}
 			}
 		}
@@ -57,14 +57,14 @@ func TestAuthority(t *testing.T) {
 	req := httptest.NewRequest("GET", "/x", nil)
 	req.Host, req.TLS = "shop.a.test", &tls.ConnectionState{ServerName: "shop.b.test"}
 	if err := r.Check(req, true); err != nil {
-		t.Errorf("a trusted proxy: %v", err)
+		t.Errorf("Check behind a trusted proxy = %v, want accepted", err)
 	}
 	// HTTP/2 can name the host twice.
 	req = httptest.NewRequest("GET", "/x", nil)
 	req.Host, req.ProtoMajor, req.TLS = "shop.a.test", 2, &tls.ConnectionState{ServerName: "shop.a.test"}
 	req.Header.Set("Host", "shop.b.test")
 	if err := r.Check(req, false); !fault.Is(err, fault.BadRequest) {
-		t.Errorf("two hosts: %v", err)
+		t.Errorf("Check of two hosts = %v, want a bad request", err)
 	}
 }
 
@@ -102,18 +102,18 @@ func TestPlainRedirects(t *testing.T) {
 			status = http.StatusBadRequest
 		}
 		if w.Code != status || w.Header().Get("Location") != c.want {
-			t.Errorf("%s of %q: %d to %q, want %q", c.target, c.host, w.Code, w.Header().Get("Location"), c.want)
+			t.Errorf("POST %s of %q = %d to %q, want %d to %q", c.target, c.host, w.Code, w.Header().Get("Location"), status, c.want)
 		}
 		req = httptest.NewRequest("GET", "/.well-known/acme-challenge/token", nil)
 		req.Host = "Shop.a.test:80"
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, req)
 		if w.Code != 200 || w.Body.String() != "token.proof" {
-			t.Errorf("the challenge: %d %q", w.Code, w.Body)
+			t.Errorf("GET of the challenge = %d %q, want 200 with the proof", w.Code, w.Body)
 		}
 		w = httptest.NewRecorder()
 		if h.ServeHTTP(w, httptest.NewRequest("GET", "/open", nil)); w.Code != http.StatusTeapot {
-			t.Errorf("what is open: %d", w.Code)
+			t.Errorf("GET /open = %d, want %d", w.Code, http.StatusTeapot)
 		}
 	}
 }

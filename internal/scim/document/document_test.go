@@ -15,7 +15,7 @@ func object(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		t.Fatalf("%v in %s", err, text)
+		t.Fatalf("decode %s: %v", text, err)
 	}
 	return m
 }
@@ -25,6 +25,7 @@ const ann = `{"id":"1","userName":"Ann@Acme.example","externalId":"Ext-1","activ
 	"meta":{"created":"2026-01-02T03:04:05Z","resourceType":"User"},
 	"urn:ietf:params:scim:schemas:extension:enterprise:2.0:User":{"department":"Sales","manager":{"value":"m1"}}}`
 
+// TestFilter: a filter matches by the rules of RFC 7644, section 3.4.2.2.
 func TestFilter(t *testing.T) {
 	doc := object(t, ann)
 	for text, want := range map[string]bool{
@@ -65,15 +66,16 @@ func TestFilter(t *testing.T) {
 	} {
 		f, err := ParseFilter(UserKind(), text)
 		if err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("ParseFilter(%s): %v", text, err)
 			continue
 		}
 		if got := f.Match(doc); got != want {
-			t.Errorf("%s is %v", text, got)
+			t.Errorf("%s matches: %v, want %v", text, got, want)
 		}
 	}
 }
 
+// TestFilterRefused: a filter that cannot be read, or names what is not there, is a bad request.
 func TestFilterRefused(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `userName`, `userName eq`, `userName eq x`, `userName eq 'x'`, `userName eq "x`, `userName eq "x" and`, `userName xx "x"`, `nickname.value eq "x"`,
@@ -84,14 +86,14 @@ func TestFilterRefused(t *testing.T) {
 		strings.Repeat("(", maxNested+1) + `active eq true` + strings.Repeat(")", maxNested+1),
 		strings.Repeat(`active eq true or `, maxTerms) + `active eq true`, `userName eq "` + strings.Repeat("x", MaxFilter) + `"`,
 	} {
-		if _, err := ParseFilter(UserKind(), text); err == nil {
-			t.Errorf("%.80s is taken", text)
-		} else if f, ok := err.(*fault.Error); !ok || f.Code != "invalid_filter" || f.Kind != fault.BadRequest {
-			t.Errorf("%.80s: %v", text, err)
+		_, err := ParseFilter(UserKind(), text)
+		if f, ok := err.(*fault.Error); !ok || f.Code != "invalid_filter" || f.Kind != fault.BadRequest {
+			t.Errorf("ParseFilter(%.80s): got %v, want invalid_filter", text, err)
 		}
 	}
 }
 
+// TestEquals: Equals returns the value that all matches have.
 func TestEquals(t *testing.T) {
 	for text, want := range map[string]string{
 		`userName eq "Ann"`: "ann", `active eq true and userName eq "ann"`: "ann", `userName eq "ann" or active eq true`: "", `not (userName eq "ann")`: "", `userName co "ann"`: "",
@@ -102,7 +104,7 @@ func TestEquals(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, ok := f.Equals("userName"); got != want || ok != (want != "") {
-			t.Errorf("%s asks for %q, %v", text, got, ok)
+			t.Errorf("Equals of %s = %q, %v, want %q", text, got, ok, want)
 		}
 	}
 }
@@ -147,14 +149,15 @@ func TestPatch(t *testing.T) {
 		before := object(t, tt.before)
 		got, err := Patch(k, before, map[string]any{"operations": object(t, `{"a":`+tt.operations+`}`)["a"]})
 		if err != nil || !reflect.DeepEqual(got, object(t, tt.after)) {
-			t.Errorf("%s: %v, %v, want %s", tt.name, got, err, tt.after)
+			t.Errorf("%s: Patch = %v, %v, want %s", tt.name, got, err, tt.after)
 		}
 		if !reflect.DeepEqual(before, object(t, tt.before)) {
-			t.Errorf("%s changed the document that it was given to %v", tt.name, before)
+			t.Errorf("%s: Patch changes its input to %v", tt.name, before)
 		}
 	}
 }
 
+// TestPatchRefused: an operation that cannot be applied is refused with a code, and lists stay bounded.
 func TestPatchRefused(t *testing.T) {
 	for operations, code := range map[string]string{
 		`{}`: "invalid_syntax", `[]`: "invalid_syntax", `[1]`: "invalid_syntax", `[{"op":"move","path":"title"}]`: "invalid_syntax", `[{"op":"add","path":7}]`: "invalid_syntax",
@@ -169,7 +172,7 @@ func TestPatchRefused(t *testing.T) {
 	} {
 		_, err := Patch(UserKind(), map[string]any{"title": "x"}, map[string]any{"Operations": object(t, `{"a":`+operations+`}`)["a"]})
 		if f, ok := err.(*fault.Error); !ok || f.Code != code || f.Kind != fault.BadRequest {
-			t.Errorf("%.100s: %v, want %s", operations, err, code)
+			t.Errorf("Patch %.100s: got %v, want %s", operations, err, code)
 		}
 	}
 	many := make([]any, maxValues+1)
@@ -177,7 +180,7 @@ func TestPatchRefused(t *testing.T) {
 		many[i] = map[string]any{"value": fmt.Sprint(i)}
 	}
 	if _, err := Patch(UserKind(), map[string]any{}, map[string]any{"Operations": []any{map[string]any{"op": "add", "path": "emails", "value": many}}}); err == nil {
-		t.Error("a list over its bound is taken")
+		t.Error("Patch with a list over its bound succeeds, want an error")
 	}
 	half := many[:maxValues/2+1]
 	other := make([]any, len(half))
@@ -185,20 +188,22 @@ func TestPatchRefused(t *testing.T) {
 		other[i] = map[string]any{"value": fmt.Sprint("x", i)}
 	}
 	if _, err := Patch(UserKind(), map[string]any{"emails": half}, map[string]any{"Operations": []any{map[string]any{"op": "add", "path": "emails", "value": other}}}); err == nil {
-		t.Error("a list grows over its bound")
+		t.Error("Patch that grows a list over its bound succeeds, want an error")
 	}
 }
 
+// TestNormal: Normal keeps what clients may write, in its stored form.
 func TestNormal(t *testing.T) {
 	got, err := Normal(UserKind(), object(t, `{"schemas":["x"],"ID":"7","USERNAME":"ann","password":"secret","active":"True","shoeSize":9,"emails":[{"VALUE":"a","primary":"true"},{"value":"b","primary":true},null,{}],
 		"roles":["admin"],"groups":[{"value":"1"}],"meta":{"resourceType":"User"},"nickName":null,"title":"","URN:ietf:params:scim:schemas:extension:enterprise:2.0:USER":{"Department":"Sales","x":1}}`))
 	want := object(t, `{"userName":"ann","active":true,"emails":[{"value":"a","primary":true},{"value":"b","primary":false}],"roles":[{"value":"admin"}],
 		"urn:ietf:params:scim:schemas:extension:enterprise:2.0:User":{"department":"Sales"}}`)
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v, want %v", got, err, want)
+		t.Errorf("Normal = %v, %v, want %v", got, err, want)
 	}
 }
 
+// TestSelection: an answer has the attributes that the request selects, and always the id.
 func TestSelection(t *testing.T) {
 	const enterprise = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 	for _, tt := range []struct{ attributes, excluded, want string }{
@@ -213,10 +218,10 @@ func TestSelection(t *testing.T) {
 		doc := object(t, ann)
 		got := ParseSelection(tt.attributes, tt.excluded).Apply(UserKind(), doc)
 		if !reflect.DeepEqual(got, object(t, tt.want)) {
-			t.Errorf("%q without %q: %v", tt.attributes, tt.excluded, got)
+			t.Errorf("selection of %q without %q = %v, want %s", tt.attributes, tt.excluded, got, tt.want)
 		}
 		if !reflect.DeepEqual(doc, object(t, ann)) {
-			t.Errorf("%q without %q changed the document", tt.attributes, tt.excluded)
+			t.Errorf("selection of %q without %q changes the document", tt.attributes, tt.excluded)
 		}
 	}
 }
@@ -234,11 +239,11 @@ func FuzzFilter(f *testing.F) {
 			return
 		}
 		if want, ok := parsed.Equals("userName"); ok && parsed.Match(doc) && want != "ann@acme.example" {
-			t.Errorf("%q passes, and asks for %q", text, want)
+			t.Errorf("%q matches, and Equals returns %q", text, want)
 		}
 		negated, err := ParseFilter(UserKind(), "not ("+text+")")
 		if err == nil && negated.Match(doc) == parsed.Match(doc) {
-			t.Errorf("%q and its opposite agree", text)
+			t.Errorf("%q and its negation both match, or neither does", text)
 		}
 	})
 }
@@ -257,22 +262,22 @@ func FuzzPatch(f *testing.F) {
 		before := object(t, ann)
 		after, err := Patch(UserKind(), before, map[string]any{"Operations": []any{map[string]any{"op": op, "path": path, "value": v}}})
 		if !reflect.DeepEqual(before, object(t, ann)) {
-			t.Fatal("the document was changed")
+			t.Fatalf("Patch changes its input to %v", before)
 		}
 		if err != nil {
 			return
 		}
 		if after["id"] != "1" || !reflect.DeepEqual(after["meta"], before["meta"]) {
-			t.Fatalf("%v", after)
+			t.Fatalf("Patch changes read-only members: %v", after)
 		}
 		normal, err := Normal(UserKind(), after)
 		if err != nil {
-			t.Fatalf("%v: %v", after, err)
+			t.Fatalf("Normal(%v): %v", after, err)
 		}
 		delete(after, "id")
 		delete(after, "meta")
 		if !reflect.DeepEqual(normal, after) {
-			t.Fatalf("%v is not in its stored form %v", after, normal)
+			t.Fatalf("Patch = %v, want the stored form %v", after, normal)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 // TestEntryOfAnEndedKeyStays checks that a failure to remove the entry of an ended key does not
 // hide the result: the caller gets the new key, and the old one does not work.
 func TestEntryOfAnEndedKeyStays(t *testing.T) {
-	r, ctx := one(t), context.Background()
-	old := r.key(scope.DefaultTenant, "policies:read")
+	r, ctx := newSQLite(t), context.Background()
+	old := r.createKey(scope.DefaultTenant, "policies:read")
 	if err := r.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `CREATE TRIGGER keep BEFORE DELETE ON credentials BEGIN SELECT RAISE(FAIL, 'the test keeps it'); END`)
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,23 +20,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axe is axe-core 4.14.1 (MPL-2.0), which finds what people with disabilities
-// would stumble over. It is injected through the protocol, so the page's
-// content security policy stays as it is.
+// axe is axe-core 4.14.1 (MPL-2.0), which finds barriers for people with disabilities. The
+// DevTools protocol injects it, so the page keeps its content security policy.
 //
 //go:embed axe.min.js
 var axe string
 
-// tab is one tab of the browser. Errors of its console, reports of the content
-// security policy and requests to elsewhere fail the test.
+// tab is one tab of the browser. Errors in its console, violations of the content
+// security policy and requests to other origins fail the test.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	origin string
 
 	mu       sync.Mutex
-	expected []string // parts of messages that a step brings about itself
-	problems []string
+	expected []string // parts of problems that the test causes on purpose
+	problems []string // see check
 }
 
 // open starts a browser with a fresh profile and one tab.
@@ -62,7 +60,7 @@ func open(t *testing.T, d deployment) *tab {
 		p.check()
 	})
 	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("the browser does not start: %v", err)
+		t.Fatalf("starting the browser: %v", err)
 	}
 	messages := chromedp.Console(ctx)
 	go func() {
@@ -82,11 +80,11 @@ func open(t *testing.T, d deployment) *tab {
 				return
 			}
 			if u := r.Request.URL; !strings.HasPrefix(strings.TrimPrefix(u, "blob:"), d.console) && !strings.HasPrefix(u, "data:") && u != "about:blank" {
-				p.problem("a request to elsewhere: " + u)
+				p.problem("a request to another origin: " + u)
 			}
 		}
 	}()
-	// Unsaved work asks before it is left; a test leaves it.
+	// The browser asks before a page with unsaved work is left. The answer is yes.
 	dialogs := chromedp.Events(ctx, page.JavascriptDialogOpening)
 	go func() {
 		for _, err := range dialogs {
@@ -99,19 +97,21 @@ func open(t *testing.T, d deployment) *tab {
 	return p
 }
 
+// problem records what check reports.
 func (p *tab) problem(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = append(p.problems, what)
 }
 
-// expect lets messages pass that hold a text, such as the refusal of a wrong password.
+// expect makes check ignore problems that contain a text, such as the refusal of a wrong password.
 func (p *tab) expect(part string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expected = append(p.expected, part)
 }
 
+// check fails the test for each problem so far that is not expected.
 func (p *tab) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ next:
 	p.problems = nil
 }
 
-// do runs actions, and fails with the place where the browser is.
+// do runs actions, for a minute at most. The message of a failure begins with what they do.
 func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
@@ -137,15 +137,15 @@ func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// wait waits until a JavaScript expression is true. A page that is replaced while it
-// is asked is asked again.
+// wait waits until a JavaScript expression is true. A page that is just being replaced is an
+// error, after which it evaluates the expression again.
 func (p *tab) wait(what, expression string) {
 	p.t.Helper()
 	p.eventually(what, expression, "")
 }
 
-// eventually waits as wait does, and runs a script while the expression is not true: it is
-// for what needs a minute of the server's to be over.
+// eventually is wait with a script that it runs as long as the expression is not true. It is for
+// what the server does once a minute.
 func (p *tab) eventually(what, expression, script string) {
 	p.t.Helper()
 	patience := time.Minute
@@ -162,7 +162,7 @@ func (p *tab) eventually(what, expression, script string) {
 			return
 		}
 		if err == nil && script != "" {
-			_ = chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](script)) // a page that is being replaced is asked again
+			_ = chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](script)) // fails if the page is being replaced
 		}
 		select {
 		case <-ctx.Done():
@@ -175,7 +175,7 @@ func (p *tab) eventually(what, expression, script string) {
 	}
 }
 
-// read is what a JavaScript expression says.
+// read returns the value of a JavaScript expression as a string.
 func (p *tab) read(expression string) string {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
@@ -185,7 +185,23 @@ func (p *tab) read(expression string) string {
 	return text
 }
 
-// settled is true when a screen shows what it has to show.
+// await evaluates a JavaScript promise and returns its text.
+func (p *tab) await(what, promise string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](promise, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", what, err)
+	}
+	return text
+}
+
+// size sets the width and height of the window.
+func (p *tab) size(width, height int64) {
+	p.t.Helper()
+	p.do("sizing the window", chromedp.EmulateViewport(width, height))
+}
+
+// settled is true when a screen has loaded its data.
 const settled = `document.querySelector("h1") && !document.querySelector("[aria-busy=true], .gh-skeleton") && document.fonts.status === "loaded"`
 
 // visit opens an address of the console, and waits until it shows its data.
@@ -195,7 +211,7 @@ func (p *tab) visit(path string) {
 	p.wait(path+" with its data", settled)
 }
 
-// signIn uses the form.
+// signIn signs in as the administrator by the form, and waits for the screen next.
 func (p *tab) signIn(next string) {
 	p.t.Helper()
 	p.visit("/login?next=" + url.QueryEscape(next))
@@ -205,7 +221,7 @@ func (p *tab) signIn(next string) {
 	p.wait("the screen after the sign-in", `location.pathname === `+strconv.Quote(strings.SplitN(next, "?", 2)[0])+` && `+settled)
 }
 
-// fill types into the field of a name, over what it holds.
+// fill replaces the text of the field with a name by typing.
 func (p *tab) fill(name, text string) {
 	p.t.Helper()
 	css := fmt.Sprintf("[name=%q]", name)
@@ -220,8 +236,8 @@ func (p *tab) press(selector string) {
 	p.do("pressing "+selector, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
-// button clicks the last button with a text: that of a dialog comes after the page's,
-// and one that is still loading is waited for.
+// button clicks the last enabled button with a text: a dialog comes after the page. It waits
+// for a button that is still loading.
 func (p *tab) button(text string) {
 	p.t.Helper()
 	find := fmt.Sprintf(`document.querySelector(".gh-veil") ? undefined : [...document.querySelectorAll("button")].filter(b => b.textContent.trim() === %q && !b.disabled).pop()`, text)
@@ -229,7 +245,7 @@ func (p *tab) button(text string) {
 	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 }
 
-// choose picks an option of a list by its text.
+// choose opens the list with a label or placeholder, and clicks an option by its text.
 func (p *tab) choose(label, option string) {
 	p.t.Helper()
 	p.press(fmt.Sprintf("input[aria-label=%q], input[placeholder=%q]", label, label))
@@ -238,7 +254,7 @@ func (p *tab) choose(label, option string) {
 	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 }
 
-// addTag types an entry into the field of a label that takes several.
+// addTag adds an entry to the field with a label that takes several.
 func (p *tab) addTag(label, text string) {
 	p.t.Helper()
 	field := labelled(label)
@@ -262,7 +278,7 @@ func (p *tab) take() {
 	}
 }
 
-// labelled is the field of a label, which may have its description in it.
+// labelled is an expression for the field of a label. The label may contain a description, too.
 func labelled(label string) string {
 	return fmt.Sprintf(`document.getElementById([...document.querySelectorAll("label")].find(l => l.innerText.replace(" *", "").split("\n").some(line => line.trim() === %q))?.htmlFor)`, label)
 }
@@ -299,22 +315,6 @@ func (p *tab) inDialog(text string) {
 	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void]("("+find+").click()"))
 }
 
-// call asks the server without the browser, with one header, and gives the status.
-func (p *tab) call(method, url, header, value string) int {
-	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), method, url, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set(header, value)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
-}
-
 // shows waits until the page has a text.
 func (p *tab) shows(text string) {
 	p.t.Helper()
@@ -332,7 +332,7 @@ func (p *tab) scheme(name string) {
 	}
 }
 
-// dialog waits for a dialog with its name, and for axe to find nothing in it.
+// dialog waits for a dialog that has a name, and checks its accessibility.
 func (p *tab) dialog(where string) {
 	p.t.Helper()
 	p.wait("the dialog of "+where, `document.querySelector("[role=dialog][aria-labelledby]")`)
@@ -345,7 +345,7 @@ func (p *tab) accessible(where string) {
 	p.accessibleBy(where, "")
 }
 
-// accessibleBy is accessible with options for axe, such as the rules that it is to apply.
+// accessibleBy is accessible with options for axe, such as the rules to apply.
 func (p *tab) accessibleBy(where, options string) {
 	p.t.Helper()
 	p.do("injecting axe", chromedp.Evaluate[chromedp.Void](`if (!window.axe) { `+axe+` }`))
@@ -361,7 +361,34 @@ func (p *tab) accessibleBy(where, options string) {
 	}
 }
 
-// picture keeps a screenshot where CI, or GATEHOUSE_E2E_PICTURES, wants it.
+// headed checks that the page has one main heading and the product's name in its title.
+func (p *tab) headed(where string) {
+	p.t.Helper()
+	if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
+		p.t.Errorf("%s has %s h1, want 1", where, n)
+	}
+	if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
+		p.t.Errorf("%s has the title %q, want one that ends in %q", where, title, "· gatehouse")
+	}
+}
+
+// fits checks that the page does not scroll sideways.
+func (p *tab) fits(where string) {
+	p.t.Helper()
+	if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
+		p.t.Errorf("%s is wider than the window", where)
+	}
+}
+
+// hides checks that a secret is nowhere in the page.
+func (p *tab) hides(what, secret string) {
+	p.t.Helper()
+	if p.read(fmt.Sprintf(`document.documentElement.outerHTML.includes(%q)`, secret)) == "true" {
+		p.t.Errorf("the page contains %s", what)
+	}
+}
+
+// picture writes a screenshot to the folder GATEHOUSE_E2E_PICTURES, if it is set. CI sets it.
 func (p *tab) picture(name string) {
 	dir := os.Getenv("GATEHOUSE_E2E_PICTURES")
 	if dir == "" {
@@ -369,11 +396,11 @@ func (p *tab) picture(name string) {
 	}
 	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
-		p.t.Logf("no picture: %v", err)
+		p.t.Logf("taking a picture of %s: %v", name, err)
 		return
 	}
 	file := filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(p.t.Name()+"_"+name)+".png")
 	if err := os.WriteFile(file, png, 0o600); err != nil {
-		p.t.Logf("no picture: %v", err)
+		p.t.Logf("taking a picture of %s: %v", name, err)
 	}
 }

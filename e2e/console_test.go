@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// screens are the addresses of the console that the demo has something to show at.
+// screens are the addresses of the console at which the demo has data.
 var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
 	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
@@ -23,14 +23,14 @@ var screens = []string{
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
 
-// TestConsole walks the main stories, one after another in one browser, and then every
-// screen in every form and language, in several at once, against one server.
+// TestConsole goes through the main stories one after another in one browser. Then it opens every
+// screen in every form and language, in parallel browsers, all against one server.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	d := start(t)
 	p := open(t, d)
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.expectRefusals()
 
 	t.Run("the printed link signs in once", func(t *testing.T) { linkSignsInOnce(p.in(t), d) })
@@ -101,14 +101,14 @@ func linkSignsInOnce(p *tab, d deployment) {
 	p.do("opening the link", chromedp.Navigate(d.link))
 	p.wait("the dashboard", `location.pathname === "/" && `+settled)
 	if at := p.read("location.href"); strings.Contains(at, "link=") {
-		p.t.Errorf("the address bar keeps the link: %s", at)
+		p.t.Errorf("the address after a sign-in by a link still has the link: %s", at)
 	}
 	p.signOut()
 	p.do("leaving the page", chromedp.Navigate("about:blank"))
 	p.do("opening the link again", chromedp.Navigate(d.link))
 	p.shows("This link has been used")
 	if at := p.read("location.pathname"); at != "/login" {
-		p.t.Errorf("a used link leads to %s", at)
+		p.t.Errorf("a used link leads to %s, want /login", at)
 	}
 }
 
@@ -120,9 +120,8 @@ func (p *tab) signOut() {
 	p.wait("the menu of the account", find)
 	p.do("signing out", chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 	p.wait("the end of the session", `location.pathname === "/login" && !location.search && !document.querySelector(".gh-login form button[type=submit]").disabled`)
-	status, err := chromedp.Run(p.ctx, chromedp.Evaluate[int](`fetch("/api/v1/auth/me").then(r => r.status)`, chromedp.EvalAwaitPromise))
-	if err != nil || status != http.StatusUnauthorized {
-		p.t.Errorf("after the sign-out the browser is still let in: %d %v", status, err)
+	if status := p.await("asking who is signed in", `fetch("/api/v1/auth/me").then(r => String(r.status))`); status != "401" {
+		p.t.Errorf("/auth/me after the sign-out: got %s, want 401", status)
 	}
 }
 
@@ -134,17 +133,17 @@ func signsIn(p *tab) {
 	p.press("form button[type=submit]")
 	p.shows("The user name or the password is wrong.")
 	if at := p.read("location.pathname"); at != "/login" {
-		p.t.Errorf("after a wrong password: %s", at)
+		p.t.Errorf("a wrong password leads to %s, want /login", at)
 	}
 	p.signIn("/bouncers")
 	if held := p.read("document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"); strings.Contains(held, "eyJ") || strings.Contains(held, "session") {
-		p.t.Errorf("a script can read the session: %s", held)
+		p.t.Errorf("scripts can read the session: %s", held)
 	}
 }
 
 func denialExplained(p *tab, d deployment) {
 	if status, _ := d.visit(d.sandbox, "/employees/1", "mallory", "visitor"); status != http.StatusForbidden {
-		p.t.Fatalf("the visitor got %d", status)
+		p.t.Fatalf("a visitor reads payroll: got %d, want 403", status)
 	}
 	d.visit(d.sandbox, "/employees/2", "mallory", "visitor")
 	p.visit("/decisions?decision=DENY&user_id=mallory")
@@ -159,8 +158,8 @@ func denialExplained(p *tab, d deployment) {
 	yesterdayExplained(p, d)
 }
 
-// explained holds a decision to what one tells the person: why it was denied, the nearest
-// rule that would have allowed, and what it lacked.
+// explained checks that a decision shows why it denied, the rule that came closest to allowing,
+// and the condition of it that was false.
 func (p *tab) explained() {
 	p.t.Helper()
 	p.shows("only HR and staff may read payroll")
@@ -176,19 +175,8 @@ func yesterdayExplained(p *tab, d deployment) {
 		"input": {"user": {"id": "mallory", "roles": ["visitor"]}, "action": {"name": "read", "method": "GET"}, "resource": {"id": "1", "path": "/employees/9", "type": "api"}},
 		"result": {"decision": "DENY", "allow": false, "effect": "DENY", "reason": "only HR and staff may read payroll", "policy_id": 1, "policy_name": "Payroll access", "policy_version": 1}, "custom": {"audit_level": "detailed"}}]`,
 		yesterday.Format(time.RFC3339Nano))
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, d.console+"/api/v1/bridge/logs", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+token)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		p.t.Fatalf("the log of yesterday: %s", res.Status)
+	if status := send(p.t, http.MethodPost, d.console+"/api/v1/bridge/logs", "Authorization", "Bearer "+token, body); status != http.StatusOK {
+		p.t.Fatalf("sending the log of yesterday: got %d, want 200", status)
 	}
 	day := yesterday.Format(time.DateOnly)
 	rows := `[...document.querySelectorAll("tbody tr")]`
@@ -206,8 +194,8 @@ func editorHelps(p *tab) {
 	p.accessible("the workbench with an error")
 }
 
-// controlMended breaks a control, reads what the editor says about it, mends it, runs it
-// and stores it, with keys alone.
+// controlMended breaks a control, goes to the finding of the editor, repairs the control, runs it
+// and stores it, by keyboard only.
 func controlMended(p *tab) {
 	id := p.ask("POST", "/policies?environment=sandbox", `JSON.stringify({name: "Broken and mended", rego_code: "package example\n\nimport rego.v1\n\nallow if input.user.id == \"ada\"\n"})`, "id")
 	p.visit("/policies/" + id)
@@ -235,8 +223,8 @@ func controlMended(p *tab) {
 	p.accessible("a control that was mended")
 }
 
-// replaySeen decides recorded requests again after a control has changed, and sees which
-// would flip, with keys alone.
+// replaySeen replays recorded requests after a control has changed and sees which decisions would
+// flip, by keyboard only.
 func replaySeen(p *tab) {
 	p.visit("/replays")
 	p.enterOn("Start a replay")
@@ -253,7 +241,8 @@ func replaySeen(p *tab) {
 	p.accessible("a replay")
 }
 
-// unsavedKept goes back in a hurry from a control that is being written.
+// unsavedKept goes back several pages at once from a control with unsaved changes: the console
+// asks first, and Cancel keeps the changes.
 func unsavedKept(p *tab) {
 	p.visit("/")
 	p.press("nav a[href^='/resources']")
@@ -297,7 +286,7 @@ func fieldMasked(p *tab, d deployment) {
 		return body
 	}
 	if body := staff(); !strings.Contains(body, `"name":`) || strings.Contains(body, `"name":"[redacted]"`) {
-		p.t.Fatalf("before the change staff read %s", body)
+		p.t.Fatalf("before the mask, staff read %s, want the name", body)
 	}
 	p.visit("/policies/1")
 	p.toEndOfControl()
@@ -322,7 +311,7 @@ func controlPromoted(p *tab, d deployment) {
 	p.shows("Payroll access")
 	eventually(p.t, "production's log says what it would have done", func() bool {
 		if status, body := d.visit(d.production, "/employees/1", "mallory", "visitor"); status != http.StatusOK {
-			p.t.Fatalf("a bouncer in shadow mode answers %d %s", status, body)
+			p.t.Fatalf("a bouncer in shadow mode: got %d %s, want 200", status, body)
 		}
 		p.visit("/decisions?environment=production")
 		return p.read(`document.body.innerText.includes("Shadow: would deny")`) == "true"
@@ -364,44 +353,28 @@ func keyMade(p *tab, d deployment) {
 	p.press("[role=dialog] button[type=submit]")
 	p.wait("the key", `document.querySelector(".gh-command pre")?.innerText.startsWith("gh_")`)
 	key := p.read(`document.querySelector(".gh-command pre").innerText.trim()`)
-	req, err := http.NewRequest(http.MethodGet, d.console+"/api/v1/auth/me", nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("X-API-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		p.t.Errorf("the key that the page shows: %s", res.Status)
+	if status := send(p.t, http.MethodGet, d.console+"/api/v1/auth/me", "X-API-Key", key, ""); status != http.StatusOK {
+		p.t.Errorf("a request with the key that the page shows: got %d, want 200", status)
 	}
 	p.accessible("a new key")
 }
 
-// form is how a screen is looked at.
+// form is a colour scheme and a size of the window.
 type form struct {
 	name, scheme  string
 	width, height int64
 }
 
+// everyScreen checks the layout, title and accessibility of every screen in one form.
 func everyScreen(p *tab, form form) {
 	p.scheme(form.scheme)
-	p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+	p.size(form.width, form.height)
 	titles := map[string]string{}
 	for _, path := range screens {
 		p.visit(path)
 		where := path + ", " + form.name
-		if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
-			p.t.Errorf("%s has %s h1", where, n)
-		}
-		if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
-			p.t.Errorf("%s has the title %q", where, title)
-		}
-		if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
-			p.t.Errorf("%s is wider than the window", where)
-		}
+		p.headed(where)
+		p.fits(where)
 		p.accessible(where)
 		p.picture(where)
 		if form.name == "light" {
@@ -426,7 +399,7 @@ func (p *tab) comesBack(path string) {
 	p.wait("the way back to "+path, settled+" && "+shown+" === "+strconv.Quote(before))
 }
 
-// distinct holds each address to a title of its own.
+// distinct checks that no two addresses have the same title.
 func (p *tab) distinct(titles map[string]string) {
 	p.t.Helper()
 	found := map[string]string{}
@@ -438,7 +411,7 @@ func (p *tab) distinct(titles map[string]string) {
 			continue // what is not there has one title for all
 		}
 		if other, twice := found[title]; twice {
-			p.t.Errorf("%s and %s have the title %q", path, other, title)
+			p.t.Errorf("%s and %s have the same title %q", path, other, title)
 		}
 		found[title] = path
 	}
@@ -448,14 +421,14 @@ func (p *tab) distinct(titles map[string]string) {
 func signedIn(t *testing.T, d deployment) *tab {
 	t.Helper()
 	p := open(t, d)
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.expectRefusals()
 	p.signIn("/")
 	return p
 }
 
-// expectRefusals lets the refusals pass that the stories ask for; the browser itself
-// reports them.
+// expectRefusals ignores the refusals that the stories cause: the browser reports each in its
+// console.
 func (p *tab) expectRefusals() {
 	for _, refused := range []string{
 		"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999", "/ide-integration/repositories/1", "/domains/access.example.com/verify",

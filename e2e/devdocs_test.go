@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// portalReady is true when the script of a page of the portal has done its part.
+// portalReady is true when the script of a page of the portal has run.
 const portalReady = `document.documentElement.dataset.ready === ""`
 
 // TestDevdocs walks the developer portal as a reader who has no session of the console.
@@ -24,7 +24,7 @@ func TestDevdocs(t *testing.T) {
 	chromium(t)
 	d := start(t)
 	p := open(t, d)
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.expect("/api/v1/auth/me") // asked without a credential
 	t.Run("the filter", func(t *testing.T) { portalFilter(p.in(t)) })
 	t.Run("a key is made and tries operations", func(t *testing.T) { portalTries(p.in(t), d) })
@@ -66,7 +66,7 @@ func portalFilter(p *tab) {
 	p.do("typing", chromedp.KeyEvent("promote a policy"))
 	p.wait("one operation", `document.getElementById("found").textContent.startsWith("1 of ")`)
 	if shown := p.read(`[...document.querySelectorAll("main tr[data-op]:not([hidden])")].map(r => r.innerText).join()`); !strings.Contains(shown, "/policies/{policy_id}/promote") {
-		p.t.Errorf("the filter leaves %s", shown)
+		p.t.Errorf("the filter leaves %s, want the promotion", shown)
 	}
 	p.accessible("the filtered overview")
 	p.enter("#filter", "nothing-has-this")
@@ -77,10 +77,10 @@ func portalFilter(p *tab) {
 	p.wait("the choice of samples", `document.querySelectorAll("#promote-policy .choices button").length === 4`)
 	p.within(`#promote-policy .choices button[value=go]`)
 	if shown := p.read(`[...document.querySelectorAll("#promote-policy [data-sample]:not([hidden])")].map(s => s.dataset.sample).join()`); shown != "go" {
-		p.t.Errorf("the samples show %s", shown)
+		p.t.Errorf("the samples of promote-policy are in %s, want go alone", shown)
 	}
 	if kept := p.read(`[...document.querySelectorAll("#create-policy [data-sample]:not([hidden])")].map(s => s.dataset.sample).join()`); kept != "go" {
-		p.t.Errorf("other operations show %s", kept)
+		p.t.Errorf("the samples of create-policy are in %s, want go alone", kept)
 	}
 }
 
@@ -97,7 +97,7 @@ func portalTries(p *tab, d deployment) {
 	key := p.read(`document.querySelector("form[data-step=key] .issued code").textContent`)
 	p.accessible("a key that was just made")
 	if at := p.read("location.href + document.cookie + JSON.stringify(localStorage)"); strings.Contains(at, key) {
-		p.t.Errorf("the key is where it does not belong: %s", at)
+		p.t.Errorf("the address, the cookies or the local storage contain the key: %s", at)
 	}
 	p.within(`.who-ask`)
 	p.wait("whose key it is", `document.querySelector(".who-answer").textContent.includes("in the tenant default")`)
@@ -108,11 +108,11 @@ func portalTries(p *tab, d deployment) {
 	p.within(`#list-policies .try button[type=submit]`)
 	p.wait("the answer", `/^200/.test(document.querySelector("#list-policies .outcome-line").textContent) && document.querySelector("#list-policies .outcome pre code").textContent.includes('"total"')`)
 	if listed := p.read(`document.querySelector("#list-policies .outcome").innerText`); !strings.Contains(listed, "x-ratelimit-limit") && !strings.Contains(listed, "x-request-id") {
-		p.t.Errorf("no headers of interest: %s", listed)
+		p.t.Errorf("the answer shows neither x-ratelimit-limit nor x-request-id: %s", listed)
 	}
 	p.accessible("an answer")
 
-	// A DELETE is asked about first, and not sent when the reader thinks better of it.
+	// The portal asks before it sends a DELETE, and does not send it if the reader declines.
 	p.within(`#delete-policy .try summary`)
 	p.enter(`#delete-policy [name=policy_id]`, "1")
 	p.within(`#delete-policy .try button[type=submit]`)
@@ -120,11 +120,11 @@ func portalTries(p *tab, d deployment) {
 	p.accessible("the question before a DELETE")
 	p.button("Do not send")
 	p.wait("no dialog", `!document.querySelector("dialog")`)
-	if there := p.fetchStatus(d, key, "/api/v1/policies/1"); there != http.StatusOK {
-		p.t.Errorf("the policy answers %d after a DELETE that was not sent", there)
+	if there := send(p.t, http.MethodGet, d.console+"/api/v1/policies/1", "X-API-Key", key, ""); there != http.StatusOK {
+		p.t.Errorf("the policy after a DELETE that was not sent: got %d, want 200", there)
 	}
 
-	// A body that is no JSON is said before anything is sent; one that is reaches the API.
+	// A body that is not JSON is refused before a request is sent. A JSON body reaches the API.
 	p.within(`#validate-policy .try summary`)
 	p.enter(`#validate-policy [name=body]`, `{"rego_code": `)
 	p.within(`#validate-policy .try button[type=submit]`)
@@ -135,24 +135,8 @@ func portalTries(p *tab, d deployment) {
 
 	p.within(`.who-forget`)
 	if held := p.read("JSON.stringify(sessionStorage)"); strings.Contains(held, key) {
-		p.t.Errorf("the tab still holds the key: %s", held)
+		p.t.Errorf("the session storage still has the key: %s", held)
 	}
-}
-
-// fetchStatus is the status of a GET with a key.
-func (p *tab) fetchStatus(d deployment, key, path string) int {
-	p.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, d.console+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("X-API-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	return res.StatusCode
 }
 
 func portalSignatures(p *tab) {
@@ -190,7 +174,7 @@ func portalSignatures(p *tab) {
 		p.within(`.checker button[type=submit]`)
 		p.wait("a verdict on "+tc.scheme, `document.querySelector(".verdict").textContent !== ""`)
 		if got := p.read(`document.querySelector(".verdict").textContent`); got != tc.want {
-			p.t.Errorf("%s, %s: %q, want %q", tc.scheme, tc.body, got, tc.want)
+			p.t.Errorf("%s of %s: the verdict is %q, want %q", tc.scheme, tc.body, got, tc.want)
 		}
 		p.accessible("the signature of " + tc.scheme)
 	}
@@ -209,7 +193,7 @@ func portalLanguages(p *tab) {
 	p.wait("dark colours", `getComputedStyle(document.body).backgroundColor !== `+strconv.Quote(light))
 	p.portal("/devdocs?lang=fr")
 	if still := p.read(`getComputedStyle(document.body).backgroundColor`); still == light {
-		p.t.Error("the next page is light again")
+		p.t.Error("the next page is light, want the dark that was chosen")
 	}
 	p.do("forgetting the colours", chromedp.Evaluate[chromedp.Void](`localStorage.clear()`))
 }
@@ -225,7 +209,7 @@ func portalPages(p *tab) {
 		width, height int64
 	}{{"light", "light", 1440, 900}, {"dark", "dark", 1440, 900}, {"narrow", "light", 390, 844}} {
 		p.scheme(form.scheme)
-		p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+		p.size(form.width, form.height)
 		for _, path := range pages {
 			where := path + ", " + form.name
 			p.portal(path)
@@ -233,15 +217,8 @@ func portalPages(p *tab) {
 			if strings.Contains(path, "/reference/") { // what is folded away is held to the same rules
 				p.do("opening the operations", chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("main .operation")].slice(0, 3).flatMap(o => [...o.querySelectorAll("details")]).forEach(d => d.open = true)`))
 			}
-			if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
-				p.t.Errorf("%s has %s h1", where, n)
-			}
-			if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
-				p.t.Errorf("%s has the title %q", where, title)
-			}
-			if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
-				p.t.Errorf("%s is wider than the window", where)
-			}
+			p.headed(where)
+			p.fits(where)
 			p.accessible(where)
 			p.picture(where + " open")
 		}

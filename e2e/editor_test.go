@@ -6,9 +6,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// contrasts are the texts of the editor with less contrast than people need, and how many
-// colours of text there are. A canvas lays the grounds over each other as the page does,
-// which axe leaves undecided where they are transparent.
+// contrasts finds the texts of the editor with too little contrast, and counts the colours of text
+// and of background. It blends transparent backgrounds on a canvas; axe does not judge them.
 const contrasts = `(() => {
 	const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
 	canvas.canvas.width = canvas.canvas.height = 1;
@@ -32,8 +31,8 @@ const contrasts = `(() => {
 	return JSON.stringify({poor, colours: colours.size, grounds: grounds.size});
 })()`
 
-// editorReadable holds each colour of the editor to 4.5:1, on plain lines, on the line of
-// the cursor and on those that a run has tinted.
+// editorReadable: each colour of the editor has a contrast of 4.5:1, on plain lines, on the line of
+// the cursor and on the lines that a run has tinted.
 func editorReadable(p *tab) {
 	for _, scheme := range []string{"light", "dark"} {
 		p.scheme(scheme)
@@ -52,7 +51,7 @@ func editorReadable(p *tab) {
 			p.t.Errorf("%s: too little contrast: %s", scheme, text)
 		}
 		if found.Colours < 5 || found.Grounds < 3 {
-			p.t.Errorf("%s: %d colours on %d grounds were compared, which are not those of a control that ran", scheme, found.Colours, found.Grounds)
+			p.t.Errorf("%s: compared %d colours on %d backgrounds, want at least 5 on 3", scheme, found.Colours, found.Grounds)
 		}
 	}
 	p.scheme("light")

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 )
 
 // TestSecondFactor enrols an authenticator app, signs in with its code and with a recovery
@@ -30,7 +28,7 @@ func TestSecondFactor(t *testing.T) {
 	eventually(t, "the server answers", answers(d.console+"/health"))
 	p := open(t, d)
 	p.expect("/api/v1/auth/") // refusals before the sign-in, and of passwords without a code
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.signIn("/settings/security")
 
 	p.wait("the form", `document.querySelector(".gh-top") && document.querySelector("main h1") && document.querySelector("main [name=password]")`)
@@ -47,7 +45,7 @@ func TestSecondFactor(t *testing.T) {
 	p.accessible("recovery codes")
 	codes := strings.Fields(p.read(`document.querySelector("main [role=status] pre").textContent`))
 	if len(codes) != 10 {
-		t.Fatalf("%d recovery codes", len(codes))
+		t.Fatalf("got %d recovery codes, want 10", len(codes))
 	}
 	p.press("main [role=status] button:not([aria-label])")
 	p.shows("Recovery codes left")
@@ -73,7 +71,7 @@ func TestSecondFactor(t *testing.T) {
 	p.check()
 }
 
-// codeOf is the code of a step (RFC 6238).
+// codeOf is the code of a secret at a step of time (RFC 6238).
 func codeOf(t *testing.T, secret string, step int64) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)

@@ -9,17 +9,16 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
-// step is whether the path to a protected application shows a step as done.
+// step is an expression: the first steps show a step as done.
 func step(title string) string {
 	return `[...document.querySelectorAll(".gh-steps > li[data-done=true] h3")].some(h => h.textContent.startsWith("` + title + `"))`
 }
 
-// TestFirstMinutes goes the way of somebody whose tenant is empty: from the sign-in to
-// an application that refuses, with keys alone. The dashboard notices each step by itself.
+// TestFirstMinutes takes an empty tenant from the sign-in to an application that refuses a visitor,
+// by keyboard only. The dashboard shows each step as done without a reload.
 func TestFirstMinutes(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -36,23 +35,17 @@ func TestFirstMinutes(t *testing.T) {
 	}))
 	t.Cleanup(application.Close)
 	d := deployment{console: "http://" + console}
-	eventually(t, "the server answers", func() bool {
-		res, err := http.Get(d.console + "/health")
-		if err == nil {
-			res.Body.Close()
-		}
-		return err == nil && res.StatusCode == http.StatusOK
-	})
+	eventually(t, "the server answers", answers(d.console+"/health"))
 	p := open(t, d)
 	p.expect("/api/v1/auth/me") // the browser reports the refusal before the sign-in
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.signIn("/")
 
 	// Protect something.
 	p.shows("First steps")
 	for _, title := range []string{"Protect something", "Pick a control", "See it work"} {
 		if p.read(step(title)) == "true" {
-			t.Errorf("of an empty tenant, %q is done", title)
+			t.Errorf("the step %q of an empty tenant is shown as done", title)
 		}
 	}
 	p.accessible("the path of an empty tenant")
@@ -82,7 +75,7 @@ func TestFirstMinutes(t *testing.T) {
 	p.keys(kb.Enter)
 	p.wait("the step", step("Pick a control"))
 
-	// See it work: in shadow mode the visitor passes, and the log says what a control would do.
+	// See it work: in shadow mode the visitor passes, and the log has the decision.
 	visit := func() int {
 		status, _ := d.visit(bouncer, "/", "eve", "visitor")
 		return status

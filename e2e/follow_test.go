@@ -6,19 +6,16 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// ask calls the API from the page, with its session, and gives a member of the answer.
+// ask calls the API from the page, with its session, and returns a member of the answer. The body
+// is a JavaScript expression.
 func (p *tab) ask(method, path, body, member string) string {
 	p.t.Helper()
-	said, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`fetch("/api/v1`+path+`", {method: "`+method+`", headers: {"Content-Type": "application/json"}, body: `+body+`})
-		.then(async r => { const b = await r.json(); if (!r.ok) throw new Error(JSON.stringify(b)); return String(b.`+member+`); })`, chromedp.EvalAwaitPromise))
-	if err != nil {
-		p.t.Fatalf("%s %s: %v", method, path, err)
-	}
-	return said
+	return p.await(method+" "+path, `fetch("/api/v1`+path+`", {method: "`+method+`", headers: {"Content-Type": "application/json"}, body: `+body+`})
+		.then(async r => { const b = await r.json(); if (!r.ok) throw new Error(JSON.stringify(b)); return String(b.`+member+`); })`)
 }
 
-// changesFollowed: what changes elsewhere shows by itself, what was deleted comes back,
-// and the editor lays a control out.
+// changesFollowed: the list shows what others change without a reload, a deleted control can be
+// restored, and the editor formats a control.
 func changesFollowed(p *tab) {
 	row := `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("Followed"))`
 	p.visit("/policies")
@@ -38,7 +35,7 @@ func changesFollowed(p *tab) {
 	p.wait("the control laid out", `document.querySelector(".cm-content").innerText.includes('allow if input.user.id == "ada"')`)
 }
 
-// everythingFollowed: what is kept beside controls shows by itself, too.
+// everythingFollowed: the other lists show what others change without a reload, too.
 func everythingFollowed(p *tab) {
 	for _, follow := range []struct{ screen, path, body, shown string }{
 		{"/webhooks", "/webhooks", `{name: "followed hook", url: "http://127.0.0.1:9/", events: ["policy.updated"], enabled: false}`, "followed hook"},

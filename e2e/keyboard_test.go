@@ -14,8 +14,8 @@ func (p *tab) keys(text string, options ...chromedp.KeyOption) {
 	p.do("pressing "+strconv.Quote(text), chromedp.KeyEvent(text, options...))
 }
 
-// tabTo presses Tab until the focus is where an expression of the element e says.
-// The editor keeps Tab for itself until Escape.
+// tabTo presses Tab until an expression about the focused element e is true. The editor handles
+// Tab itself until Escape.
 func (p *tab) tabTo(what, expression string) {
 	p.t.Helper()
 	for range 120 {
@@ -27,20 +27,20 @@ func (p *tab) tabTo(what, expression string) {
 			return
 		}
 	}
-	p.t.Fatalf("Tab does not lead to %s; the focus is on %s", what, p.read("document.activeElement.outerHTML.slice(0, 300)"))
+	p.t.Fatalf("120 presses of Tab do not reach %s; the focus is on %s", what, p.read("document.activeElement.outerHTML.slice(0, 300)"))
 }
 
-// control is held down with a key.
+// control is the Ctrl key, held down.
 func control() chromedp.KeyOption { return chromedp.KeyModifiers(chromedp.ModifierCtrl) }
 
-// enterOn presses the button of a text with the keyboard: that of the dialog, while there is one.
+// enterOn presses the button with a text by keyboard. While there is a dialog, it is the button in it.
 func (p *tab) enterOn(text string) {
 	p.t.Helper()
 	p.tabTo("the button "+text, fmt.Sprintf(`e.matches("button") && e.textContent.trim() === %q && (!document.querySelector("[role=dialog]") || e.closest("[role=dialog]"))`, text))
 	p.keys(kb.Enter)
 }
 
-// typeInto types into the field of a name, over what it holds, with the keyboard.
+// typeInto replaces the text of the field with a name by keyboard.
 func (p *tab) typeInto(name, text string) {
 	p.t.Helper()
 	p.tabTo("the field "+name, fmt.Sprintf(`e.name === %q`, name))
@@ -48,15 +48,15 @@ func (p *tab) typeInto(name, text string) {
 	p.keys(text)
 }
 
-// toEndOfControl puts the cursor at the end of the control in the editor, with the keyboard.
+// toEndOfControl puts the cursor at the end of the control in the editor, by keyboard.
 func (p *tab) toEndOfControl() {
 	p.t.Helper()
 	p.tabTo("the editor", `e.matches(".cm-content[contenteditable=true]")`)
 	p.keys(kb.End, control())
 }
 
-// completes waits for completions that have a text. The editor loads them after itself:
-// what was typed before they came opens no list, and is asked about with Ctrl+Space.
+// completes waits for a completion with a text. The editor loads completions after itself. Text
+// typed before that opens no list, so completes asks for it with Ctrl+Space.
 func (p *tab) completes(text string) {
 	p.t.Helper()
 	shown := fmt.Sprintf(`[...document.querySelectorAll(".cm-tooltip-autocomplete [role=option]")].some(o => o.innerText.includes(%q))`, text)
@@ -74,10 +74,10 @@ func (p *tab) completes(text string) {
 		}
 		p.keys(" ", control())
 	}
-	p.t.Fatalf("the editor does not complete with %q", text)
+	p.t.Fatalf("the editor does not offer the completion %q", text)
 }
 
-// denialByKeys finds a denial and reads why, with keys alone.
+// denialByKeys finds a denial and its reason, by keyboard only.
 func denialByKeys(p *tab, d deployment) {
 	d.visit(d.sandbox, "/employees/1", "trudy", "visitor")
 	p.visit("/")
@@ -101,7 +101,7 @@ func denialByKeys(p *tab, d deployment) {
 	p.wait("its end", `!document.querySelector("[role=dialog]")`)
 }
 
-// promotedByKeys finds a control by its name and promotes it, with keys alone.
+// promotedByKeys finds a control by its name and promotes it, by keyboard only.
 func promotedByKeys(p *tab) {
 	const name = "Reached by keys"
 	p.post("/api/v1/policies", `{"name": "`+name+`", "rego_code": "package example\n\nimport rego.v1\n\nallow if input.user.id == \"ada\"\n"}`)

@@ -28,13 +28,16 @@ var cognates = map[string][]string{
 const ownWords = `JSON.stringify([...new Set([...document.querySelectorAll("h1, h2, th, dt, legend, label, button:not(.gh-link), nav a, .gh-status")]
 	.map(e => e.innerText.trim()).filter(text => /\p{L}{3}/u.test(text)))])`
 
+// speak sets the language of the console, from the next page on.
+func (p *tab) speak(language string) {
+	p.t.Helper()
+	p.do("choosing "+language, chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "`+language+`")`))
+}
+
 // everyLanguage reads screens in Spanish and French, which are longer than English, in a
 // narrow window: nothing overflows, and no word of the console stays English.
 func everyLanguage(p *tab) {
-	p.do("sizing the window", chromedp.EmulateViewport(390, 844))
-	speak := func(language string) {
-		p.do("choosing "+language, chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "`+language+`")`))
-	}
+	p.size(390, 844)
 	words := func() (all []string) {
 		if err := json.Unmarshal([]byte(p.read(ownWords)), &all); err != nil {
 			p.t.Fatal(err)
@@ -47,19 +50,17 @@ func everyLanguage(p *tab) {
 		english[path] = words()
 	}
 	for _, language := range []string{"es", "fr"} {
-		speak(language)
+		p.speak(language)
 		for _, path := range spoken {
 			p.visit(path)
 			where := path + " in " + language
 			if lang := p.read("document.documentElement.lang"); lang != language {
-				p.t.Errorf("%s says that it is in %q", where, lang)
+				p.t.Errorf("%s: the lang of the document is %q, want %q", where, lang, language)
 			}
-			if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
-				p.t.Errorf("%s is wider than the window", where)
-			}
+			p.fits(where)
 			for _, text := range words() {
 				if slices.Contains(english[path], text) && !slices.Contains(cognates[language], text) && !slices.Contains(data, text) && !slices.Contains(hostile, text) {
-					p.t.Errorf("%s says %q, as in English", where, text)
+					p.t.Errorf("%s: the text %q is not translated", where, text)
 				}
 			}
 			p.accessible(where)

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"strconv"
-
-	"github.com/chromedp/chromedp"
 )
 
 // libraryWritten makes a library, writes it with the editor's help, and sees the control that uses it.
@@ -40,19 +38,18 @@ func libraryWritten(p *tab) {
 	p.shows("Nothing matches")
 }
 
-// post sends a request of the page, as the person who is signed in.
+// post sends a POST request in the session of the tab.
 func (p *tab) post(path, body string) {
 	p.t.Helper()
 	p.request("POST", path, body)
 }
 
-// request asks the API in the session of the tab, as a second tab of the person would.
+// request sends a request in the session of the tab, as another tab of the same person would.
 func (p *tab) request(method, path, body string) {
 	p.t.Helper()
 	send := `fetch(` + strconv.Quote(path) + `, {method: "` + method + `", headers: {"Content-Type": "application/json"}, body: ` + strconv.Quote(body) + `})
 		.then(async r => r.ok ? "" : r.status + " " + await r.text())`
-	refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](send, chromedp.EvalAwaitPromise))
-	if err != nil || refused != "" {
-		p.t.Fatalf("%s %s: %v %s", method, path, err, refused)
+	if refused := p.await(method+" "+path, send); refused != "" {
+		p.t.Fatalf("%s %s: got %s, want success", method, path, refused)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-
-	"github.com/chromedp/chromedp"
 )
 
 // TestLongList prints how a list of 10,000 resources scrolls and filters, at full
@@ -13,8 +11,8 @@ import (
 //
 //	cd e2e && GATEHOUSE_E2E_ROWS=10000 go test -run '^TestLongList$' -v .
 //
-// The machine decides on the times, so it holds them to nothing. It holds the list to
-// the rows: all of them are reached, and few are in the document at a time.
+// The times depend on the machine, so the test only prints them. It checks that the list reaches
+// every row and has few of them in the document at a time.
 func TestLongList(t *testing.T) {
 	rows, _ := strconv.Atoi(os.Getenv("GATEHOUSE_E2E_ROWS"))
 	if rows <= 0 {
@@ -23,7 +21,7 @@ func TestLongList(t *testing.T) {
 	d := start(t)
 	p := open(t, d)
 	p.expect("/api/v1/auth/me")
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.signIn("/")
 	p.addResources(rows)
 	for _, times := range []float64{1, 4} {
@@ -31,7 +29,7 @@ func TestLongList(t *testing.T) {
 		p.slowed(times)
 		p.visit("/resources?environment=production")
 		p.wait("the list", `document.querySelectorAll(".gh-table-box tbody tr").length > 10`)
-		said, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`(async () => {
+		figures := p.await("scrolling", `(async () => {
 			const box = document.querySelector(".gh-table-box");
 			let worst = 0, frames = 0, most = 0, last = performance.now();
 			const began = last, total = `+strconv.Itoa(rows)+`;
@@ -46,15 +44,12 @@ func TestLongList(t *testing.T) {
 				if (end > total) break;
 			}
 			return JSON.stringify({frames, longest_frame_ms: Math.round(worst), seconds: Math.round((last - began) / 100) / 10, rows_in_document: most});
-		})()`, chromedp.EvalAwaitPromise))
-		if err != nil {
-			t.Fatal(err)
+		})()`)
+		measured(t, "scrolling "+strconv.Itoa(rows)+" rows, "+speed+": "+figures)
+		if most := p.read("JSON.parse(" + strconv.Quote(figures) + ").rows_in_document"); len(most) > 3 {
+			t.Errorf("%s rows are in the document at once, want less than 1000", most)
 		}
-		measured(t, "scrolling "+strconv.Itoa(rows)+" rows, "+speed+": "+said)
-		if most := p.read("JSON.parse(" + strconv.Quote(said) + ").rows_in_document"); len(most) > 3 {
-			t.Errorf("%s rows are in the document at a time", most)
-		}
-		said, err = chromedp.Run(p.ctx, chromedp.Evaluate[string](`new Promise(done => {
+		took := p.await("filtering", `new Promise(done => {
 			const field = document.querySelector("search input");
 			Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, "row `+strconv.Itoa(rows-1)+`");
 			const began = performance.now();
@@ -62,18 +57,15 @@ func TestLongList(t *testing.T) {
 			const look = () => document.querySelectorAll(".gh-table-box tbody tr").length === 1
 				? done(Math.round(performance.now() - began) + " ms after the key") : requestAnimationFrame(look);
 			look();
-		})`, chromedp.EvalAwaitPromise))
-		if err != nil {
-			t.Fatal(err)
-		}
-		measured(t, "filtering them, "+speed+": "+said)
+		})`)
+		measured(t, "filtering them, "+speed+": "+took)
 	}
 }
 
 // addResources registers resources in production, several at a time.
 func (p *tab) addResources(n int) {
 	p.t.Helper()
-	refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`(async () => {
+	refused := p.await("adding resources", `(async () => {
 		let next = 0, refused = "";
 		const one = async () => {
 			while (next < `+strconv.Itoa(n)+` && !refused) {
@@ -84,8 +76,8 @@ func (p *tab) addResources(n int) {
 		};
 		await Promise.all(Array.from({length: 5}, one));
 		return refused;
-	})()`, chromedp.EvalAwaitPromise))
-	if err != nil || refused != "" {
-		p.t.Fatalf("%v %s", err, refused)
+	})()`)
+	if refused != "" {
+		p.t.Fatalf("adding a resource: got %s, want success", refused)
 	}
 }

@@ -32,7 +32,7 @@ func sessionEnded(p *tab, d deployment) {
 		return res.StatusCode
 	}
 	if status := call(http.MethodPost, "/api/v1/auth/sessions", `{"username": "dora", "password": "a long enough secret"}`); status != http.StatusOK {
-		p.t.Fatalf("the sign-in of dora: %d", status)
+		p.t.Fatalf("the sign-in of dora: got %d, want 200", status)
 	}
 	p.visit("/users")
 	p.press(`tbody a[href^="/users/dora"]`)
@@ -43,7 +43,7 @@ func sessionEnded(p *tab, d deployment) {
 	p.do("ending it", chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("[role=dialog] button")].find(b => b.textContent.trim() === "End").click()`))
 	p.shows("Nowhere signed in")
 	if status := call(http.MethodGet, "/api/v1/auth/me", ""); status != http.StatusUnauthorized {
-		p.t.Errorf("after the end of the session it is still let in: %d", status)
+		p.t.Errorf("/auth/me after the end of the session: got %d, want 401", status)
 	}
 	p.button("Link an identity")
 	p.fill("issuer", "https://login.example.com/")

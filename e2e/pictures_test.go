@@ -9,11 +9,11 @@ import (
 )
 
 // TestPictures takes the pictures of README.md and docs/. `make pictures` runs
-// it; elsewhere it has nothing to do.
+// it; otherwise it is skipped.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("GATEHOUSE_E2E_DOCS")
 	if dir == "" {
-		t.Skip("GATEHOUSE_E2E_DOCS names no folder for the pictures of the documentation")
+		t.Skip("GATEHOUSE_E2E_DOCS is not set to the folder of the pictures")
 	}
 	d := start(t)
 	for _, group := range []string{"hr", "hr", "staff", "staff", "staff", "visitor"} {
@@ -23,7 +23,7 @@ func TestPictures(t *testing.T) {
 	}
 	p := open(t, d)
 	p.expect("/api/v1/auth/me")
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.signIn("/policies/1")
 	p.button("Run")
 	p.wait("the trace", `document.querySelectorAll(".gh-bench-side li, .gh-bench-side tr").length > 3`)
@@ -36,6 +36,7 @@ func TestPictures(t *testing.T) {
 	keep(p, filepath.Join(dir, "decision.png"))
 }
 
+// keep writes a screenshot to a file.
 func keep(p *tab, file string) {
 	p.t.Helper()
 	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// gitHost serves one repository over https on this machine.
+// gitHost serves one Git repository over HTTPS on this machine.
 type gitHost struct {
 	t    *testing.T
 	work string
@@ -23,7 +23,7 @@ func newGitHost(t *testing.T) *gitHost {
 	t.Helper()
 	path, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
-		t.Fatalf("git is not installed: %v", err)
+		t.Fatalf("finding git: %v", err)
 	}
 	root := t.TempDir()
 	g := &gitHost{t: t, work: t.TempDir(), cert: filepath.Join(t.TempDir(), "ca.pem")}
@@ -64,13 +64,13 @@ func (g *gitHost) push(name, text string) {
 	g.git(g.work, "push", "-q", "origin", "HEAD")
 }
 
-// env lets a server call the repository, which is at a private address.
+// env is the environment of a server that may call the repository at its private address.
 func (g *gitHost) env() []string {
 	return []string{"SSL_CERT_FILE=" + g.cert, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8"}
 }
 
-// repositorySynced connects a repository, deploys it by hand, and reads the file
-// and the line of what cannot be deployed.
+// repositorySynced connects a repository, deploys it by hand, and sees the file and line of an
+// error.
 func repositorySynced(p *tab, d deployment) {
 	p.visit("/repositories")
 	p.shows("No repositories yet")
@@ -84,7 +84,7 @@ func repositorySynced(p *tab, d deployment) {
 	p.accessible("a new repository")
 	p.button("I have stored it")
 
-	// What a colleague stores while the form is open is not undone by it.
+	// The form does not overwrite what a colleague stores while it is open.
 	p.button("Edit")
 	p.wait("the form", `document.querySelector("[name=repository-branch]")`)
 	p.request("PUT", "/api/v1/ide-integration/repositories/1", `{"branch": "main"}`)
@@ -110,7 +110,7 @@ func repositorySynced(p *tab, d deployment) {
 	p.wait("the error with its file and line", `[...document.querySelectorAll(".gh-findings li")].some(l => /orders\.rego/.test(l.innerText) && /line 3/.test(l.innerText))`)
 	p.accessible("a deployment that failed")
 
-	// The address of a deployment shows the same to a colleague.
+	// The address of a deployment shows the deployment again.
 	p.visit(strings.TrimPrefix(at, p.origin))
 	p.wait("the first deployment again", `[...document.querySelectorAll("section tr")].some(r => /orders\.rego/.test(r.innerText) && /Created/.test(r.innerText))`)
 

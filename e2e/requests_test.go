@@ -38,7 +38,7 @@ func accessDecided(p *tab, d deployment) {
 	at := p.ask("GET", "/notifications/deliveries?alert=access_requested&environment=sandbox&limit=100", "undefined", `deliveries.find(d => d.payload.title.startsWith("ada ")).payload.link`)
 	_, path, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "/")
 	if !strings.HasPrefix(path, "requests?") {
-		p.t.Fatalf("the notification of a request leads to %s", at)
+		p.t.Fatalf("the notification of a request links to %s, want the screen of requests", at)
 	}
 	p.visit("/" + path)
 	p.wait("the request of ada", `document.querySelector("[role=dialog] .gh-facts")?.innerText.includes("ada")`)
@@ -71,25 +71,14 @@ func accessDecided(p *tab, d deployment) {
 	p.looked("/requests", "/requests?request=4", "/requests?request=5", "/requests?request=6", "/requests?request=7", "/requests?request=999999", "/requests?status=approved")
 }
 
-// fileFor files a request for access as an application does, for one of its users.
+// fileFor requests access for a user of an application, with the key of the application.
 func (p *tab) fileFor(d deployment, key, subject, reason string) {
 	p.t.Helper()
 	doc, err := json.Marshal(map[string]any{"subject": map[string]string{"id": subject}, "action": map[string]string{"name": "read"}, "resource": map[string]string{"id": "ledger"}, "reason": reason})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	req, err := http.NewRequest(http.MethodPost, d.console+"/access/v1/requests", strings.NewReader(string(doc)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("X-API-Key", key)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusCreated {
-		p.t.Fatalf("a request for %s: %s", subject, res.Status)
+	if status := send(p.t, http.MethodPost, d.console+"/access/v1/requests", "X-API-Key", key, string(doc)); status != http.StatusCreated {
+		p.t.Fatalf("requesting access for %s: got %d, want 201", subject, status)
 	}
 }

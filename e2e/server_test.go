@@ -1,9 +1,8 @@
-// Package e2e walks the console in a real browser, against a real server.
+// Package e2e tests the console in a real browser, against a real server.
 package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,8 +32,8 @@ type deployment struct {
 	dns        *dns
 }
 
-// chromium is the browser, or why there is none. CI sets GATEHOUSE_TEST_REQUIRE,
-// which makes that a failure.
+// chromium returns the path of the browser. Without a browser it skips the test, or fails it if
+// GATEHOUSE_TEST_REQUIRE is set, as in CI.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
@@ -46,9 +45,9 @@ func chromium(t *testing.T) string {
 		}
 	}
 	if os.Getenv("GATEHOUSE_TEST_REQUIRE") != "" {
-		t.Fatal("there is no Chromium: install it, or name it in CHROMIUM")
+		t.Fatal("no Chromium: install it, or set CHROMIUM to its path")
 	}
-	t.Skip("there is no Chromium: install it, or name it in CHROMIUM")
+	t.Skip("no Chromium: install it, or set CHROMIUM to its path")
 	return ""
 }
 
@@ -64,7 +63,7 @@ func start(t *testing.T) deployment {
 		"GATEHOUSE_LISTEN="+at(0), "GATEHOUSE_DATA_DIR="+filepath.Join(dir, "data"),
 		"GATEHOUSE_DNS_SERVER="+names.addr, "GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3)))
 	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2), git: host, dns: names}
-	// The demo's control has arrived once the bouncer denies a visitor.
+	// Once the bouncer denies a visitor, it has the control of the demo.
 	eventually(t, "the bouncer enforces", func() bool {
 		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
 		return status == http.StatusForbidden
@@ -77,7 +76,7 @@ func start(t *testing.T) deployment {
 	return d
 }
 
-// folder is where the program is made.
+// folder is where the program is built.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -91,7 +90,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// built makes the program once for all tests.
+// built builds the program once for all tests.
 var built = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(folder, "gatehouse")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/gatehouse")
@@ -102,7 +101,7 @@ var built = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// build answers where the program is.
+// build returns the path of the program.
 func build(t *testing.T) string {
 	t.Helper()
 	binary, err := built()
@@ -112,8 +111,8 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// launch starts a program that runs until the test ends, in a process group of its
-// own, which a shell's children are in, too.
+// launch starts a program that runs until the test ends. It has a process group of its own, so
+// that the children of a shell end, too.
 func launch(t *testing.T, run *exec.Cmd, dir string, env []string) *output {
 	t.Helper()
 	run.Dir = dir
@@ -135,13 +134,13 @@ func launch(t *testing.T, run *exec.Cmd, dir string, env []string) *output {
 			<-ended
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", run, log)
+			t.Logf("the output of %s:\n%s", run, log)
 		}
 	})
 	return log
 }
 
-// output is what the server wrote so far.
+// output collects what a program writes.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -161,7 +160,7 @@ func (o *output) String() string {
 
 func (o *output) find(pattern *regexp.Regexp) string { return pattern.FindString(o.String()) }
 
-// visit asks a bouncer as somebody of a group, and answers the status and the body.
+// visit sends a request to a bouncer as a user of a group, and returns the status and the body.
 func (d deployment) visit(bouncer, path, user, group string) (int, string) {
 	req, err := http.NewRequest(http.MethodGet, bouncer+path, nil)
 	if err != nil {
@@ -178,7 +177,27 @@ func (d deployment) visit(bouncer, path, user, group string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// eventually waits for a condition, for a minute at most.
+// send makes a request without the browser, with one header and a JSON body unless it is empty,
+// and returns the status of the answer.
+func send(t *testing.T, method, url, header, value, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(header, value)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// eventually waits until a condition holds, for a minute at most.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -188,22 +207,19 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				t.Fatalf("did not come about: %s", what)
-			}
-			t.Fatal(ctx.Err())
+			t.Fatalf("waiting until %s: %v", what, ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-// taken are the ports that tests of this process have.
+// taken are the ports that freePorts has returned.
 var taken = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// freePorts finds ports that nobody listens on, and gives none of them twice.
+// freePorts returns ports that are free, and none of them twice.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	taken.Lock()

@@ -30,7 +30,7 @@ func TestSignOn(t *testing.T) {
 	p := open(t, d)
 	p.expect("/api/v1/auth/me") // the browser reports the refusal before the sign-in
 	p.expect(issuer)            // its pages are elsewhere
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.expect("/api/v1/tenants/default/sign-on")       // there is none at first
 	p.expect("/api/v1/tenants/default/sign-on/check") // of a provider that is not there
 	p.signIn("/settings/sign-on")
@@ -86,14 +86,14 @@ func providerConnected(p *tab, issuer string) {
 	p.wait("that it is connected", `document.querySelector(".gh-head .gh-status")?.innerText === "Enabled" && document.querySelector("[name=client-secret]").value === ""`)
 	p.shows("A secret is stored. Leave this empty to keep it.")
 	if p.read(`document.documentElement.outerHTML.includes("verysecure") || [...document.querySelectorAll("input")].some(e => e.value === "secret")`) == "true" {
-		p.t.Error("the page shows the client's secret")
+		p.t.Error("the page contains the client's secret or the password of the person")
 	}
 	p.looked("/settings/sign-on")
 	p.scheme("dark")
 	p.visit("/settings/sign-on")
 	p.accessible("the sign-on in dark")
 	p.scheme("light")
-	// What the API refuses stands at its field.
+	// An error of the API is shown at its field.
 	p.fill("role-claim", strings.Repeat("x", 10))
 	p.addTag("Allowed e-mail domains", "@acme.example")
 	p.button("Save")
@@ -103,41 +103,30 @@ func providerConnected(p *tab, issuer string) {
 }
 
 // signInFailed comes back from a provider without a sign-in: the page says so in the
-// person's language, whatever the address says.
+// person's language, and shows nothing of what the address contains.
 func signInFailed(p *tab) {
 	for _, failed := range []struct{ address, language, says string }{
 		{"/api/v1/auth/sso/callback?state=made-up&code=x&error_description=%3Cimg%20src%3Dx%3E", "en", "This sign-in was not started in this browser"},
 		{"/api/v1/auth/sso/login?tenant_id=nobody-here", "es", "no inician sesión en un proveedor de identidad"},
 		{"/login?error=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "fr", "La connexion n'a pas abouti"},
 	} {
-		p.do("choosing "+failed.language, chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "`+failed.language+`")`))
+		p.speak(failed.language)
 		p.do("opening "+failed.address, chromedp.Navigate(p.origin+failed.address))
 		p.wait("the sign-in page", `location.pathname === "/login" && document.querySelector("[name=password]")`)
 		p.shows(failed.says)
 		if p.read(`document.querySelectorAll("img[src=x]").length + Number(location.search.includes("made-up"))`) != "0" {
-			p.t.Errorf("%s is shown as it was sent: %s", failed.address, p.read("location.search"))
+			p.t.Errorf("%s: text of the address became markup, or stayed in the address: %s", failed.address, p.read("location.search"))
 		}
 		p.accessible("a sign-in that failed, in " + failed.language)
 	}
-	p.do("choosing English", chromedp.Evaluate[chromedp.Void](`localStorage.setItem("gatehouse-language", "en")`))
+	p.speak("en")
 }
 
 // passwordsOff has the default tenant's people sign in at the provider alone.
 func passwordsOff(t *testing.T, d deployment, token string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, d.console+"/api/v1/tenants/default/sign-on", strings.NewReader(`{"password_login": false}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("switching passwords off: %s", res.Status)
+	if status := send(t, http.MethodPut, d.console+"/api/v1/tenants/default/sign-on", "Authorization", "Bearer "+token, `{"password_login": false}`); status != http.StatusOK {
+		t.Fatalf("switching passwords off: got %d, want 200", status)
 	}
 }
 
@@ -150,7 +139,7 @@ func startProvider(t *testing.T, port int, redirect string) (issuer string) {
 	}
 	if err != nil {
 		if os.Getenv("GATEHOUSE_TEST_REQUIRE") != "" {
-			t.Fatalf("there is no identity provider: make bin/idp (%v)", err)
+			t.Fatalf("no identity provider, run make bin/idp: %v", err)
 		}
 		t.Skip("there is no identity provider: make bin/idp")
 	}
@@ -171,7 +160,7 @@ func startProvider(t *testing.T, port int, redirect string) (issuer string) {
 	return issuer
 }
 
-// answers asks an address, and reports whether it answers 200.
+// answers returns a function that reports whether an address answers 200.
 func answers(address string) func() bool {
 	return func() bool {
 		res, err := http.Get(address)

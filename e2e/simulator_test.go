@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// controlTried walks the simulator: a run from the form, the address that keeps
-// it, a scenario, the comparison of two runs, the history and the files.
+// controlTried goes through the simulator: a run from the form, the address of the run, a scenario,
+// the comparison of two runs, the history and the files.
 func controlTried(p *tab) {
 	p.visit("/simulator")
 	p.shows("Choose a control above")
@@ -42,7 +42,7 @@ func controlTried(p *tab) {
 	p.shows("user.roles")
 	p.accessible("two runs beside each other")
 
-	// The address of a run is a link that shows the same to a colleague.
+	// The address of a run shows the run again.
 	p.visit(strings.TrimPrefix(denied, p.origin))
 	p.wait("the denial again", `document.querySelector(".gh-verdict[data-effect=DENY]")`)
 	p.wait("its input", `document.querySelector("[name='action.method']").value === "GET"`)
@@ -137,7 +137,7 @@ func classifyCancelled(p *tab) {
 	p.wait("the end of the dialog", `!document.querySelector("[role=dialog]")`)
 }
 
-// allClassified classifies more resources than one request takes, and looks at what covers them.
+// allClassified classifies more resources than fit one request, and looks at their coverage.
 func allClassified(p *tab) {
 	p.visit("/resources")
 	p.addResources(250)

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// addresses are every screen of the console, once.
+// addresses has each screen of the console once.
 var addresses = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions", "/policies/1?tab=usage", "/policies/1?tab=promote",
 	"/libraries", "/repositories", "/simulator?policy=1", "/simulator?policy=1&tab=history",
@@ -23,11 +23,11 @@ var addresses = []string{
 	"/notifications", "/notifications/deliveries", "/notifications/alert-rules", "/integrations", "/telemetry", "/agents", "/requests", "/tenants", "/vendors", "/settings",
 }
 
-// forms are what a screen is shown in.
+// forms are the forms in which a screen is checked.
 var forms = []form{{"light", "light", 1440, 900}, {"dark", "dark", 1440, 900}, {"narrow", "light", 390, 844}}
 
-// inTurn is the form of the i-th screen while its data does not come. Such screens are made
-// of the same few parts, so each takes one form; GATEHOUSE_E2E_FORMS=all is for every form.
+// inTurn is the form of the i-th screen without its data. Such screens consist of the same few
+// parts, so each is checked in one form. GATEHOUSE_E2E_FORMS=all checks each in every form.
 func inTurn(i int) []form {
 	if os.Getenv("GATEHOUSE_E2E_FORMS") == "all" {
 		return forms
@@ -35,8 +35,8 @@ func inTurn(i int) []form {
 	return forms[i%len(forms) : i%len(forms)+1]
 }
 
-// TestStates looks at every screen of a tenant that has nothing, of one whose data does
-// not come, and of one whose data cannot be had.
+// TestStates checks every screen of an empty tenant, while its data loads, and after the requests
+// for its data have failed.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -49,9 +49,9 @@ func TestStates(t *testing.T) {
 	})
 	eventually(t, "the server answers", answers(d.console+"/health"))
 	p := open(t, d)
-	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	p.size(1440, 900)
 	p.expectRefusals()
-	p.expect("status of 404") // an empty tenant has nothing of number 1
+	p.expect("status of 404") // an empty tenant has nothing with the id 1
 	p.expect("status of 500") // the answers of the last part
 	p.loginForm()
 	p.signIn("/")
@@ -84,7 +84,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// loginForm looks at the form of the sign-in, with and without a refusal.
+// loginForm checks the form of the sign-in, with and without a refusal.
 func (p *tab) loginForm() {
 	p.t.Helper()
 	p.visit("/login")
@@ -96,8 +96,8 @@ func (p *tab) loginForm() {
 	p.inForms("/login with a refusal", forms)
 }
 
-// held keeps the requests of the page's data from the server: those of a screen that was
-// left end with it. Once the flag is set, they are answered with a failure.
+// held stops the requests for the data of screens, so that they stay unanswered. Once the flag is
+// set, they fail with 500.
 func (p *tab) held() *atomic.Bool {
 	p.t.Helper()
 	fail := new(atomic.Bool)
@@ -110,7 +110,7 @@ func (p *tab) held() *atomic.Bool {
 			switch {
 			case err != nil:
 				return
-			case strings.HasSuffix(r.Request.URL, "/auth/me"): // without it there is no screen
+			case strings.HasSuffix(r.Request.URL, "/auth/me"): // every screen needs it
 				_, _ = chromedp.Call(p.ctx, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: r.RequestID})
 			case fail.Load():
 				_, _ = chromedp.Call(p.ctx, fetch.FulfillRequest, fetch.FulfillRequestParams{
@@ -129,18 +129,17 @@ func (p *tab) inForms(where string, forms []form) {
 	p.t.Helper()
 	for _, form := range forms {
 		p.scheme(form.scheme)
-		p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+		p.size(form.width, form.height)
 		p.wait("the form of the window", `innerWidth === `+strconv.FormatInt(form.width, 10)+` && document.documentElement.dataset.mantineColorScheme === "`+form.scheme+`"`)
+		shown := where + ", " + form.name
 		if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
-			p.t.Errorf("%s, %s has %s h1", where, form.name, n)
+			p.t.Errorf("%s has %s h1, want 1", shown, n)
 		}
-		if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
-			p.t.Errorf("%s, %s is wider than the window", where, form.name)
-		}
-		if form.scheme == "dark" { // of what axe judges, the colours alone differ
-			p.accessibleBy(where+", "+form.name, `runOnly: ["color-contrast", "link-in-text-block"], `)
+		p.fits(shown)
+		if form.scheme == "dark" { // only the colours differ from the light form
+			p.accessibleBy(shown, `runOnly: ["color-contrast", "link-in-text-block"], `)
 		} else {
-			p.accessible(where + ", " + form.name)
+			p.accessible(shown)
 		}
 	}
 }

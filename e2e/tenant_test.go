@@ -17,7 +17,7 @@ func tenantChanged(p *tab) {
 	p.wait("that it is stored", `[...document.querySelectorAll("button")].some(b => b.textContent.trim() === "Save" && b.disabled && !b.dataset.loading)`)
 }
 
-// tenantKept walks a tenant from its making over its suspension to its end.
+// tenantKept creates a tenant, suspends and activates it, and deletes it.
 func tenantKept(p *tab) {
 	p.visit("/tenants")
 	p.button("New tenant")

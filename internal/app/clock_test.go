@@ -14,10 +14,10 @@ import (
 func TestClockStep(t *testing.T) {
 	now := ticks()
 	if wall := now.Round(0); now.String() == wall.String() {
-		t.Fatal("ticks drops the monotonic reading")
+		t.Fatal("a time from ticks has no monotonic reading")
 	}
 	if later := now.Add(time.Minute); later.String() == later.Round(0).String() {
-		t.Fatal("a sum drops the monotonic reading")
+		t.Fatal("a time from ticks plus a minute has no monotonic reading")
 	}
 	read := func(deadline time.Time) error {
 		a, b := net.Pipe()
@@ -31,10 +31,10 @@ func TestClockStep(t *testing.T) {
 		return err
 	}
 	if err := read(ticks().Add(30 * time.Second)); err != nil {
-		t.Errorf("a deadline of ticks: %v", err)
+		t.Errorf("read before a deadline from ticks, after the clock was set forward: %v", err)
 	}
 	// What a step of an hour would do to a deadline without the monotonic reading.
 	if err := read(clock().Round(0).Add(30*time.Second - time.Hour)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a deadline of the wall clock survives a step: %v", err)
+		t.Errorf("read after a deadline of the wall clock that the step has passed: got %v, want os.ErrDeadlineExceeded", err)
 	}
 }

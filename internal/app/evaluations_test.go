@@ -35,6 +35,6 @@ func TestEvaluationsByDecision(t *testing.T) {
 gatehouse_policy_evaluations_total{decision="MASK",policy="7",tenant="acme"} 1
 gatehouse_policy_evaluations_total{decision="NO_MATCH",policy="0",tenant="acme"} 1`
 	if strings.Join(got, "\n") != want {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+		t.Errorf("/metrics has\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"reflect"
@@ -39,7 +40,7 @@ func TestConfigurationReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is not what the program reads; run: make docs", referencePath)
+		t.Errorf("%s differs from the generated text; run: make docs", referencePath)
 	}
 }
 
@@ -61,6 +62,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 	}
 }
 
+// TestConfigCheck: the error of a setting that cannot be names the setting and shows no password.
 func TestConfigCheck(t *testing.T) {
 	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour, DomainInterval: 24 * time.Hour}
 	if err := good.Check(); err != nil {
@@ -85,7 +87,7 @@ func TestConfigCheck(t *testing.T) {
 			c.change(&bad)
 			err := bad.Check()
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("want an error that names %s, got %v", c.says, err)
+				t.Fatalf("Check gives %v, want an error that names %s", err, c.says)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the error shows a password: %v", err)
@@ -94,24 +96,33 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// newServer is a server of the demo that accepts no connections, and what closes it.
+func newServer(t *testing.T, password string, log io.Writer) (*server, func()) {
+	t.Helper()
+	cfg := Config{
+		Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second,
+		AuditSync: "interval", DecisionCache: "on", AdminPassword: password,
+	}
+	s, err := startServer(t.Context(), cfg, "test", slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, func() {
+		if err := errors.Join(s.listeners.plain.Close(), s.closers.close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWeakAdministrator: a weak first password is accepted, with a warning.
 func TestWeakAdministrator(t *testing.T) {
 	fulltest.Only(t)
 	for password, weak := range map[string]bool{"hunter2": true, "admin": true, "eight or more": false} {
 		var log bytes.Buffer
-		cfg := Config{
-			Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second,
-			AuditSync: "interval", DecisionCache: "on", AdminPassword: password,
-		}
-		s, err := startServer(t.Context(), cfg, "test", slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(s.listeners.plain.Close(), s.closers.close()); err != nil {
-			t.Error(err)
-		}
+		_, stop := newServer(t, password, &log)
+		stop()
 		if text := log.String(); strings.Contains(text, "GATEHOUSE_ADMIN_PASSWORD is weak") != weak || strings.Contains(text, "hunter2") {
-			t.Errorf("%s: weak %v, the log says %s", password, weak, text)
+			t.Errorf("password %q, weak %v: the log is\n%s", password, weak, text)
 		}
 	}
 }

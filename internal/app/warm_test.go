@@ -2,11 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
 	"io"
-	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -19,24 +16,17 @@ func TestReadyOnceWarm(t *testing.T) {
 		"interrupted": func() context.Context { ctx, cancel := context.WithCancel(t.Context()); cancel(); return ctx },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{
-				Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second,
-				AuditSync: "interval", DecisionCache: "on", AdminPassword: "eight or more",
-			}
-			s, err := startServer(t.Context(), cfg, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = errors.Join(s.listeners.plain.Close(), s.closers.close()) }()
+			s, stop := newServer(t, "eight or more", io.Discard)
+			defer stop()
 			if err := s.ready(t.Context()); err == nil || s.snapshots.Loaded(scope.DefaultTenant, scope.Production) {
-				t.Errorf("ready before anything was loaded: %v", err)
+				t.Errorf("before the warm-up: ready gives %v, want an error, and no snapshot loaded", err)
 			}
 			s.warm(ctx())
 			if err := s.ready(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if got := s.snapshots.Loaded(scope.DefaultTenant, scope.Production); got != (name == "loaded") {
-				t.Errorf("the snapshot is loaded: %v", got)
+				t.Errorf("after the warm-up that was %s: snapshot loaded %v", name, got)
 			}
 		})
 	}

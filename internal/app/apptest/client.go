@@ -2,10 +2,12 @@ package apptest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,15 @@ type Client struct {
 	Header http.Header
 	// Over carries the requests; nil: plain connections.
 	Over *http.Transport
+	// Limit is how long an answer may take; 0: a minute.
+	Limit time.Duration
+}
+
+// Within returns a copy of the client that waits at most limit for an answer.
+func (c *Client) Within(limit time.Duration) *Client {
+	cp := *c
+	cp.Limit = limit
+	return &cp
 }
 
 // With returns a copy of the client with one more header.
@@ -111,7 +122,7 @@ func (c *Client) Try(method, path string, body any) (*Response, error) {
 		over = transport(path)
 	}
 	res, err := (&http.Client{
-		Transport: over, Timeout: time.Minute,
+		Transport: over, Timeout: cmp.Or(c.Limit, time.Minute),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}).Do(req)
 	if err != nil {
@@ -134,6 +145,34 @@ func (r *Response) Want(statuses ...int) *Response {
 	return r
 }
 
+// Expect reports an error unless the status is one of statuses. what says what the request was for.
+// The test goes on.
+func (r *Response) Expect(what string, statuses ...int) *Response {
+	r.t.Helper()
+	if !slices.Contains(statuses, r.Status) {
+		r.t.Errorf("%s: %s answered %d, want %v: %.600s", what, r.what, r.Status, statuses, r.Body)
+	}
+	return r
+}
+
+// WantError is like Want, and also compares the member error of the body with code.
+func (r *Response) WantError(status int, code string) *Response {
+	r.t.Helper()
+	if r.Want(status).Get("error") != code {
+		r.t.Fatalf("%s answered %d, want the error %s: %s", r.what, r.Status, code, r.Body)
+	}
+	return r
+}
+
+// ExpectError is like Expect, and also compares the member error of the body with code; nil for none.
+func (r *Response) ExpectError(what string, status int, code any) *Response {
+	r.t.Helper()
+	if r.Status != status || r.Get("error") != code {
+		r.t.Errorf("%s: %s answered %d, want %d with the error %v: %.600s", what, r.what, r.Status, status, code, r.Body)
+	}
+	return r
+}
+
 // Into decodes the body into v, and fails the test if it cannot.
 func (r *Response) Into(v any) *Response {
 	r.t.Helper()
@@ -143,19 +182,37 @@ func (r *Response) Into(v any) *Response {
 	return r
 }
 
-// Get returns a member of the body's object; nil if it does not exist.
+// Get returns a member of the body, through objects by their names and lists by their indexes; nil
+// if it does not exist.
 func (r *Response) Get(path ...string) any {
 	r.t.Helper()
 	var v any
 	r.Into(&v)
 	for _, p := range path {
-		m, ok := v.(map[string]any)
-		if !ok {
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[p]
+		case []any:
+			n, err := strconv.Atoi(p)
+			if err != nil || n >= len(at) {
+				return nil
+			}
+			v = at[n]
+		default:
 			return nil
 		}
-		v = m[p]
 	}
 	return v
+}
+
+// Text returns a text of the body, and fails the test if there is none.
+func (r *Response) Text(path ...string) string {
+	r.t.Helper()
+	text, ok := r.Get(path...).(string)
+	if !ok {
+		r.t.Fatalf("%s: no text %s in %s", r.what, strings.Join(path, "/"), r.Body)
+	}
+	return text
 }
 
 // ID returns the integer member id of the body.

@@ -1,6 +1,9 @@
 package apptest
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // LogEntry is an entry of the decision log.
 type LogEntry struct {
@@ -13,6 +16,14 @@ type LogEntry struct {
 	Error     string `json:"error"`
 	BouncerID int64  `json:"bouncer_id"`
 	PolicyID  int64  `json:"policy_id"`
+	// PolicyName is the name of the control that decided.
+	PolicyName string `json:"policy_name"`
+	// Folded is set if the entry counts several decisions.
+	Folded *struct {
+		Count       int64
+		First, Last time.Time
+		Digest      string
+	} `json:"folded"`
 }
 
 // DecisionLog returns the whole decision log of an environment.

@@ -64,22 +64,8 @@ func ConfiguredOPA(t *testing.T, s *Server, b *BouncerProcess, edit func(string)
 	if edit != nil {
 		config = edit(config)
 	}
-	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	addr := freeport.Addr(t)
-	o := &StockOPA{ID: b.ID, Client: &Client{Base: "http://" + addr}, Log: &Log{}}
-	o.Cmd = exec.Command(OPA(t), "run", "--server", "--skip-version-check", "--log-level", "error", "--addr", addr, "--config-file", file)
-	o.Cmd.Env = append(os.Environ(), "GATEHOUSE_BOUNCER_TOKEN="+b.Token)
-	o.Cmd.Stdout, o.Cmd.Stderr = o.Log, o.Log
-	if err := o.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = o.Cmd.Process.Signal(os.Interrupt)
-		_ = o.Cmd.Wait()
-	})
+	o := &StockOPA{ID: b.ID}
+	o.Run(t, config, "GATEHOUSE_BOUNCER_TOKEN="+b.Token)
 	return o
 }
 
@@ -107,8 +93,8 @@ func StartOPA(t *testing.T, s *Server, members Body) *StockOPA {
 	return o
 }
 
-// Run starts OPA with a configuration.
-func (o *StockOPA) Run(t *testing.T, config string) {
+// Run starts OPA with a configuration and additional settings in its environment.
+func (o *StockOPA) Run(t *testing.T, config string, env ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -118,6 +104,7 @@ func (o *StockOPA) Run(t *testing.T, config string) {
 	o.Client, o.Log = &Client{Base: "http://" + addr}, &Log{}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Cmd = exec.CommandContext(ctx, OPA(t), "run", "--server", "--disable-telemetry", "--addr", addr, "--config-file", file)
+	o.Cmd.Env = append(os.Environ(), env...)
 	o.Cmd.Stdout, o.Cmd.Stderr = o.Log, o.Log
 	o.Cmd.Cancel = func() error { return o.Cmd.Process.Signal(os.Interrupt) }
 	o.Cmd.WaitDelay = 5 * time.Second

@@ -77,28 +77,41 @@ func (s *Server) Anonymous() *Client {
 	return &Client{Base: s.URL + "/api/v1"}
 }
 
-// Login signs a person in and returns their client.
+// WithKey returns a client with an API key.
+func (s *Server) WithKey(key string) *Client {
+	c := s.Anonymous()
+	c.APIKey = key
+	return c
+}
+
+// WithToken returns a client with a bearer token.
+func (s *Server) WithToken(token string) *Client {
+	c := s.Anonymous()
+	c.Bearer = token
+	return c
+}
+
+// Login signs a person of the tenant "default" in and returns their client.
 func (s *Server) Login(t testing.TB, username, password string) *Client {
 	t.Helper()
-	c := s.Anonymous()
-	var out struct {
-		AccessToken string `json:"access_token"`
-	}
-	c.Do(t, http.MethodPost, "/auth/login", Body{"username": username, "password": password}).Want(200).Into(&out)
-	c.Bearer = out.AccessToken
-	return c
+	return s.login(t, s.Anonymous(), username, password)
+}
+
+// LoginTo signs a person of a tenant in and returns their client.
+func (s *Server) LoginTo(t testing.TB, tenant, username, password string) *Client {
+	t.Helper()
+	return s.login(t, s.Anonymous().With("X-Tenant-ID", tenant), username, password)
+}
+
+func (s *Server) login(t testing.TB, by *Client, username, password string) *Client {
+	t.Helper()
+	return s.WithToken(by.Do(t, http.MethodPost, "/auth/login", Body{"username": username, "password": password}).Want(200).Text("access_token"))
 }
 
 // Key creates an API key in the client's tenant with the scopes, and returns a client that uses it.
 func (s *Server) Key(t testing.TB, by *Client, env string, scopes ...string) *Client {
 	t.Helper()
-	var out struct {
-		Key string `json:"key"`
-	}
-	by.Do(t, http.MethodPost, "/developer-portal/api-keys/"+env+"/generate", Body{"name": "test", "scopes": scopes}).Want(200, 201).Into(&out)
-	c := s.Anonymous()
-	c.APIKey = out.Key
-	return c
+	return s.WithKey(by.Do(t, http.MethodPost, "/developer-portal/api-keys/"+env+"/generate", Body{"name": "test", "scopes": scopes}).Want(200, 201).Text("key"))
 }
 
 // StartServerIn starts a server on existing SQLite files.

@@ -44,7 +44,7 @@ func WriteFiles(t *testing.T, dir string, pairs ...string) {
 // Shell runs a script with the program on its path, and returns its combined output and exit code.
 func Shell(t *testing.T, dir, script string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-s")
 	cmd.Dir = dir
@@ -57,8 +57,49 @@ func Shell(t *testing.T, dir, script string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// Fences returns the shell blocks of a page, and those without a language. The second element of
-// each is its content.
-func Fences(page string) [][]string {
-	return regexp.MustCompile("(?s)```(?:bash)?\n(.*?)```").FindAllStringSubmatch(page, -1)
+// RunShell is like Shell, and fails the test unless the exit code is 0.
+func RunShell(t *testing.T, dir, script string) string {
+	t.Helper()
+	out, code := Shell(t, dir, script)
+	if code != 0 {
+		t.Fatalf("the script ended with %d, want 0:\n%s\nIts output:\n%s", code, script, out)
+	}
+	return out
+}
+
+// WantTexts reports an error for each text that the output lacks.
+func WantTexts(t *testing.T, output string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			t.Errorf("the output lacks %q:\n%s", text, output)
+		}
+	}
+}
+
+// Page returns a page of docs.
+func Page(t *testing.T, name string) string {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Blocks returns the content of the bash blocks of a page.
+func Blocks(page string) []string { return blocks("(?s)```bash\n(.*?)```", page) }
+
+// Fences returns the content of the bash blocks of a page, and of those without a language.
+func Fences(page string) []string { return blocks("(?s)```(?:bash)?\n(.*?)```", page) }
+
+func blocks(pattern, page string) (out []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(page, -1) {
+		out = append(out, m[1])
+	}
+	return out
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestActions: a control tells a channel of its denials, as its author, the receiver and the
-// auditor see it.
+// TestActions checks that a control tells a channel about its denials, as its author, the receiver
+// and the auditor see it.
 func TestActions(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -41,12 +41,12 @@ func TestActions(t *testing.T) {
 			"/actions/1/payload/severity": action(body{"payload": body{"severity": "loud"}}),
 		} {
 			if res := a.Do(t, "POST", "/policies", draft(action(nil), wrong)).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("POST /policies with a wrong action = %[2]s, want the pointer %[1]s", pointer, res.Body)
 			}
 		}
 		for _, ref := range []string{"channel:3", "channel:4", "channel:5", "channel:999999999999999999", "integration:1"} { // of the other tenant, or of nobody
 			if res := a.Do(t, "POST", "/policies", draft(action(body{"destination_ref": ref}))).Want(422); !strings.Contains(string(res.Body), `"/actions/0/destination_ref"`) {
-				t.Errorf("%s: %s", ref, res.Body)
+				t.Errorf("POST /policies with the destination %s = %s, want the pointer /actions/0/destination_ref", ref, res.Body)
 			}
 		}
 
@@ -58,33 +58,33 @@ func TestActions(t *testing.T) {
 		}
 		evaluate("ada")
 		evaluate("bob")
-		var told call
+		var message call
 		apptest.Eventually(t, time.Minute, func() error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, c := range r.calls {
 				if strings.Contains(c.Raw, `"alert":"control_action"`) {
-					told = c
+					message = c
 					return nil
 				}
 			}
-			return fmt.Errorf("nothing among %d calls", len(r.calls))
+			return fmt.Errorf("the channel has got %d calls, none with the denial", len(r.calls))
 		})
 		for _, want := range []string{"bob at /payments: bob is no owner", `"severity":"error"`, "owners only: DENY", `"environment":"sandbox"`, "/decisions/"} {
-			if !strings.Contains(told.Raw, want) {
-				t.Errorf("the message lacks %s: %s", want, told.Raw)
+			if !strings.Contains(message.Raw, want) {
+				t.Errorf("the message lacks %s: %s", want, message.Raw)
 			}
 		}
 		list := a.Do(t, "GET", "/notifications/deliveries?alert=control_action", nil).Want(200)
 		if list.Get("total") != 1.0 || strings.Contains(string(list.Body), "hunter2") {
-			t.Errorf("deliveries: %s", list.Body)
+			t.Errorf("GET /notifications/deliveries = %s, want one delivery without the secret", list.Body)
 		}
 
 		// Actions are a part of each version.
 		path := fmt.Sprintf("/policies/%d", made.ID())
 		a.Do(t, "PUT", path, body{"actions": []body{}}).Want(200)
 		if v := a.Do(t, "GET", path+"/versions", nil).Want(200); strings.Count(string(v.Body), `"destination_ref"`) != 1 {
-			t.Errorf("versions: %s", v.Body)
+			t.Errorf("the versions of the control = %s, want one with the action", v.Body)
 		}
 		a.Do(t, "PUT", path, body{"actions": []body{action(nil)}}).Want(200)
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(http.StatusNoContent) })
@@ -92,10 +92,10 @@ func TestActions(t *testing.T) {
 		// Production has no such channel: the promotion says so.
 		promoted := a.Do(t, "POST", path+"/promote", body{}).Want(200)
 		if !strings.Contains(string(promoted.Body), `"actions_left_out"`) {
-			t.Errorf("promoted: %s", promoted.Body)
+			t.Errorf("the promotion = %s, want actions_left_out", promoted.Body)
 		}
 		if got := a.Do(t, "GET", path+"?environment=production", nil).Want(200); strings.Contains(string(got.Body), "destination_ref") {
-			t.Errorf("in production: %s", got.Body)
+			t.Errorf("the control in production = %s, want no action", got.Body)
 		}
 		a.Do(t, "PUT", path+"?environment=production", body{"actions": []body{action(body{"destination_ref": fmt.Sprintf("channel:%d", abroad)})}}).Want(200)
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestAgentKeys: the key of an AI agent asks for decisions about that agent and does nothing
-// else, until it is replaced, revoked, or the agent is inactive or gone.
+// TestAgentKeys checks that the key of an AI agent is valid only for decisions about that agent,
+// until it is replaced or revoked, or the agent is inactive or deleted.
 func TestAgentKeys(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -28,7 +28,7 @@ allow if {
 		issue := func(grace int) *apptest.Client {
 			t.Helper()
 			res := a.Do(t, "POST", path+"/keys", body{"grace_seconds": grace}).Want(201)
-			key, _ := res.Get("key").(string)
+			key := res.Text("key")
 			if !strings.HasPrefix(key, "gh_agent_") {
 				t.Fatalf("the answer has no key: %s", res.Body)
 			}
@@ -42,18 +42,18 @@ allow if {
 		works := func(c *apptest.Client) {
 			t.Helper()
 			if res := ask(c, nil).Want(200); res.Get("decision") != "PERMIT" {
-				t.Errorf("%s", res.Body)
+				t.Errorf("the decision with the agent's key = %s, want PERMIT", res.Body)
 			}
 		}
 		bot := issue(0)
 		works(bot)
 		for _, own := range []any{body{"id": subject}, body{"id": subject, "type": "agent"}, body{"type": "agent"}, body{}} {
 			if res := ask(bot, own).Want(200); res.Get("decision") != "PERMIT" {
-				t.Errorf("%v: %s", own, res.Body)
+				t.Errorf("the decision for %v = %s, want PERMIT", own, res.Body)
 			}
 		}
 		// It speaks for nobody else, and gives itself nothing.
-		strangers := []any{
+		checkStrangers := []any{
 			body{"id": fmt.Sprintf("agent:%d", other)},
 			body{"id": "admin"},
 			body{"id": mine},
@@ -64,15 +64,15 @@ allow if {
 		}
 		count := func() any { return a.Do(t, "GET", "/decisions/audit?limit=1", nil).Want(200).Get("total") }
 		before := count()
-		for _, user := range strangers {
+		for _, user := range checkStrangers {
 			ask(bot, user).Want(403)
 			bot.Do(t, "POST", "/decisions/evaluate/bulk", body{"decisions": []any{asked(nil), asked(user)}}).Want(403)
 		}
 		if after := count(); after != before {
-			t.Errorf("refused requests left decisions: %v, then %v", before, after)
+			t.Errorf("the log has %v decisions before and %v after refused requests, want the same", before, after)
 		}
 		if res := bot.Do(t, "POST", "/decisions/evaluate/bulk", body{"decisions": []any{asked(nil), asked(body{"id": subject})}}).Want(200); strings.Count(string(res.Body), `"PERMIT"`) != 2 {
-			t.Errorf("in bulk: %s", res.Body)
+			t.Errorf("the bulk decision = %s, want PERMIT twice", res.Body)
 		}
 		agentsInAuthZEN(t, s, bot, mine, other)
 		for _, call := range [][2]string{
@@ -87,7 +87,7 @@ allow if {
 		works(second)
 		list := a.Do(t, "GET", path+"/keys", nil).Want(200)
 		if keys, _ := list.Get("keys").([]any); len(keys) != 2 || strings.Contains(string(list.Body), issued[0]) {
-			t.Errorf("the list of keys: %s", list.Body)
+			t.Errorf("the list of keys = %s, want two without the key", list.Body)
 		}
 		third := issue(0)
 		works(third)
@@ -104,14 +104,14 @@ allow if {
 		left := 0
 		var last *apptest.Client
 		for _, res := range made {
-			key, _ := res.Want(201).Get("key").(string)
+			key := res.Want(201).Text("key")
 			issued = append(issued, key)
 			if c := keyed(a, key); ask(c, nil).Status == 200 {
 				left, last = left+1, c
 			}
 		}
 		if left != 1 {
-			t.Fatalf("%d keys of two replacements at once work, want 1", left)
+			t.Fatalf("%d keys of two parallel replacements are valid, want 1", left)
 		}
 		ask(third, nil).Want(401)
 
@@ -139,18 +139,18 @@ allow if {
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, kind := range []string{"AGENT_KEY_CREATED", "AGENT_KEYS_REVOKED"} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 		for _, key := range issued {
 			if strings.Contains(log, key) {
-				t.Error("the audit has a key")
+				t.Error("the audit has a key in clear")
 			}
 		}
 	})
 }
 
-// keyed calls as the client does, with an API key.
+// keyed returns the client with an API key.
 func keyed(c *apptest.Client, key string) *apptest.Client {
 	own := *c
 	own.Bearer, own.APIKey = "", key
@@ -165,7 +165,7 @@ func asked(user any) body {
 	return out
 }
 
-// agentsInAuthZEN: the same limits hold there.
+// agentsInAuthZEN checks the same limits in AuthZEN.
 func agentsInAuthZEN(t *testing.T, s *apptest.Server, bot *apptest.Client, mine, other int64) {
 	t.Helper()
 	az := *bot
@@ -175,10 +175,10 @@ func agentsInAuthZEN(t *testing.T, s *apptest.Server, bot *apptest.Client, mine,
 	}
 	own := question("agent", fmt.Sprint(mine))
 	if res := az.Do(t, "POST", "/access/v1/evaluation", own).Want(200); res.Get("decision") != true {
-		t.Errorf("AuthZEN: %s", res.Body)
+		t.Errorf("the evaluation of AuthZEN = %s, want true", res.Body)
 	}
 	if res := az.Do(t, "POST", "/access/v1/evaluations", body{"evaluations": []any{own, own}}).Want(200); strings.Count(string(res.Body), "true") != 2 {
-		t.Errorf("AuthZEN: %s", res.Body)
+		t.Errorf("the evaluations of AuthZEN = %s, want true twice", res.Body)
 	}
 	for _, stranger := range []body{question("agent", fmt.Sprint(other)), question("user", "admin"), question("user", fmt.Sprintf("agent:%d", mine)), question("robot", fmt.Sprintf("agent:%d", mine))} {
 		az.Do(t, "POST", "/access/v1/evaluation", stranger).Want(403)

@@ -14,7 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// hostileDirectory answers the first request of each connection with an LDAP message of its own.
+// hostileDirectory starts a directory that answers the first request of each connection with an
+// LDAP message.
 func hostileDirectory(t *testing.T, message []byte) string {
 	t.Helper()
 	return "ldap://" + freeport.Accept(t, func(conn net.Conn) {
@@ -28,7 +29,7 @@ func hostileDirectory(t *testing.T, message []byte) string {
 	})
 }
 
-// extended is an LDAP message with an extended response of such a content.
+// extended returns an LDAP message with an extended response.
 func extended(content string) []byte {
 	element := func(tag byte, content []byte) []byte {
 		return append(binary.BigEndian.AppendUint32([]byte{tag, 0x84}, uint32(len(content))), content...)
@@ -36,8 +37,8 @@ func extended(content string) []byte {
 	return element(0x30, append([]byte("\x02\x01\x01"), element(0x78, []byte(content))...))
 }
 
-// TestDirectoryOfManyElements: a directory that answers with as many elements as fit into the
-// bytes that are read, before TLS has shown whose it is, does not make the server large.
+// TestDirectoryOfManyElements checks that a directory whose answer has as many elements as the
+// limit of bytes allows, before TLS has shown its identity, does not make the server large.
 func TestDirectoryOfManyElements(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		answers := map[string][]byte{
@@ -51,16 +52,17 @@ func TestDirectoryOfManyElements(t *testing.T) {
 				"url": hostileDirectory(t, answer), "key": "uid", "ldap": body{"base_dn": "ou=people", "attributes": []string{"uid"}},
 			}}).Want(200)
 			if res.Get("success") != false || !strings.Contains(string(res.Body), "StartTLS") {
-				t.Errorf("%s: %s", name, res.Body)
+				t.Errorf("the test of the directory %s = %s, want a failure of StartTLS", name, res.Body)
 			}
 		}
 		s.Grew(t, before, 300<<20)
 	})
 }
 
-// TestTestsAtOnce: a tenant tests two sources at once and all tenants four, however slow the
-// sources are; whoever comes then is told to wait, and nobody's turn is lost.
-func TestTestsAtOnce(t *testing.T) {
+// TestParallelSourceTests checks that a tenant can test two sources in parallel and all tenants
+// four, however slow the sources are, that further tests are asked to wait, and that no place is
+// lost.
+func TestParallelSourceTests(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDirectory(t, map[string]int{"ada": 7})
 		hold := make(chan struct{})
@@ -68,7 +70,7 @@ func TestTestsAtOnce(t *testing.T) {
 		var tenants []*apptest.Client
 		for _, name := range []string{"One", "Two", "Three"} {
 			made := s.Admin.Do(t, "POST", "/tenants", body{"name": name}).Want(201)
-			id, _ := made.Get("id").(string)
+			id := made.Text("id")
 			tenants = append(tenants, s.Admin.With("X-Tenant-ID", id))
 		}
 		try := func(c *apptest.Client) *apptest.Response {
@@ -79,7 +81,7 @@ func TestTestsAtOnce(t *testing.T) {
 			for range 2 {
 				all.Go(func() {
 					if res := try(c); res.Status != 200 || res.Get("success") != true {
-						t.Errorf("a test in its turn: %d %s", res.Status, res.Body)
+						t.Errorf("a test within the limit = %d %s, want 200", res.Status, res.Body)
 					}
 				})
 			}
@@ -93,23 +95,24 @@ func TestTestsAtOnce(t *testing.T) {
 			return nil
 		})
 		if res := try(tenants[0]); res.Status != 429 || res.Get("error") != "rate_limit_exceeded" || res.Header.Get("Retry-After") == "" {
-			t.Errorf("a third test of a tenant: %d %s", res.Status, res.Body)
+			t.Errorf("the third test of a tenant = %d %s, want 429 rate_limit_exceeded with Retry-After", res.Status, res.Body)
 		}
 		if res := try(tenants[2]); res.Status != 503 || res.Get("error") != "busy" || res.Header.Get("Retry-After") == "" {
-			t.Errorf("a fifth test: %d %s", res.Status, res.Body)
+			t.Errorf("the fifth test = %d %s, want 503 busy with Retry-After", res.Status, res.Body)
 		}
 		close(hold)
 		all.Wait()
 		for _, c := range tenants {
 			if res := try(c).Want(200); res.Get("success") != true {
-				t.Errorf("a test afterwards: %s", res.Body)
+				t.Errorf("a later test = %s, want success", res.Body)
 			}
 		}
 	})
 }
 
-// TestManyLargeSources: all data sources of a tenant that answer at the same moment with as much as
-// is read do not make the server large, and each of them is synced. A small source does not wait.
+// TestManyLargeSources checks that parallel answers of the greatest size from all data sources of a
+// tenant do not make the server large, and that each source is synced. A small source does not
+// wait.
 func TestManyLargeSources(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		const sources = 20

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// directory is a data source of somebody else: people with their grades.
+// directory is a data source with people and their grades.
 type directory struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -65,7 +65,7 @@ func (d *directory) set(edit func()) {
 	edit()
 }
 
-// draft is a connection to the directory.
+// draft returns a connection to the directory.
 func (d *directory) draft(name string) body {
 	return body{
 		"name": name, "provider": "http_json", "connection_type": "identity", "sync_frequency": "manual",
@@ -74,40 +74,40 @@ func (d *directory) draft(name string) body {
 	}
 }
 
-// synced triggers a sync and waits for its end.
-func synced(t *testing.T, a *apptest.Client, id int64, want string) *apptest.Response {
+// syncAndWait triggers a sync and waits for its end.
+func syncAndWait(t *testing.T, a *apptest.Client, id int64, want string) *apptest.Response {
 	t.Helper()
 	started := a.Do(t, "POST", fmt.Sprintf("/pip/connections/%d/trigger-sync", id), nil).Want(202)
 	if started.Get("connection_id") != float64(id) || started.Get("message") == "" || started.Get("status") == nil {
-		t.Errorf("the answer to trigger-sync: %s", started.Body)
+		t.Errorf("POST trigger-sync = %s, want a job", started.Body)
 	}
 	path := fmt.Sprintf("/pip/connections/%d/syncs/%.0f", id, started.Get("sync_job_id"))
 	var res *apptest.Response
 	apptest.Eventually(t, time.Minute, func() error {
 		res = a.Do(t, "GET", path, nil).Want(200)
 		if status := res.Get("status"); status == "pending" || status == "in_progress" {
-			return fmt.Errorf("the sync is %s", status)
+			return fmt.Errorf("the sync is %s, want it ended", status)
 		}
 		return nil
 	})
 	if res.Get("status") != want {
-		t.Fatalf("want a sync that is %s: %s", want, res.Body)
+		t.Fatalf("the sync = %s, want it %s", res.Body, want)
 	}
 	return res
 }
 
-// TestDataSourceAge: operators and alert rules see how old the data of a source is.
+// TestDataSourceAge checks that operators and alert rules see the age of a source's data.
 func TestDataSourceAge(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
 		id := a.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201).ID()
-		synced(t, a, id, "completed")
+		syncAndWait(t, a, id, "completed")
 		gauge := fmt.Sprintf(`gatehouse_data_source_age_seconds{connection="%d",tenant="default"}`, id)
 		host := *a
 		host.Base = s.URL
 		apptest.Eventually(t, 2*time.Minute, func() error {
 			if text := string(host.Do(t, "GET", "/metrics", nil).Want(200).Body); !strings.Contains(text, gauge) {
-				return fmt.Errorf("no %s", gauge)
+				return fmt.Errorf("the metrics lack %s", gauge)
 			}
 			return nil
 		})
@@ -119,24 +119,24 @@ func TestDataSourceAge(t *testing.T) {
 		wrong["trigger"].(body)["filter"] = body{"connection_id": id, "subject_id": "ada"}
 		a.Do(t, "POST", "/notifications/alert-rules", wrong).Want(422)
 		if p := a.Do(t, "POST", "/notifications/alert-rules/preview", rule(id)).Want(200); p.Get("would_have_resolved") != 0.0 {
-			t.Errorf("the preview is %s", p.Body)
+			t.Errorf("the preview of the rule = %s, want none resolved", p.Body)
 		}
 		path := fmt.Sprintf("/notifications/alert-rules/%d", a.Do(t, "POST", "/notifications/alert-rules", rule(id)).Want(201).ID())
 		apptest.Eventually(t, 2*time.Minute, func() error {
 			if r := a.Do(t, "GET", path, nil).Want(200); r.Get("firing") != true || r.Get("last_value") == nil {
-				return fmt.Errorf("the rule does not fire: %s", r.Body)
+				return fmt.Errorf("the rule = %s, want it firing", r.Body)
 			}
 			return nil
 		})
 		a.Do(t, "DELETE", fmt.Sprintf("/pip/connections/%d", id), nil).Want(200)
 		if r := a.Do(t, "GET", path, nil).Want(200); r.Get("problem") != fmt.Sprintf("the data source %d does not exist", id) {
-			t.Errorf("without the source: %s", r.Body)
+			t.Errorf("the rule without its source = %s, want the problem", r.Body)
 		}
 	})
 }
 
-// TestDataSources: a data source from its making to its end, as its owner, controls,
-// others of the tenant and another tenant see it.
+// TestDataSources goes through the life of a data source, as its owner, controls, others of the
+// tenant and another tenant see it.
 func TestDataSources(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7, "bob": 3})
@@ -150,7 +150,7 @@ deny contains "the grades are old" if data.pip._meta["HR people"].stale
 			t.Helper()
 			res := a.With("X-Environment", "production").Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": user}, "resource": body{"type": "api", "path": "/x"}, "action": body{"name": "read"}}).Want(200)
 			if res.Get("decision") != want {
-				t.Errorf("want %s for %s: %s", want, user, res.Body)
+				t.Errorf("the decision for %s = %s, want %s", user, res.Body, want)
 			}
 		}
 		decide("ada", "DENY")
@@ -159,74 +159,68 @@ deny contains "the grades are old" if data.pip._meta["HR people"].stale
 		tried := a.Do(t, "POST", "/pip/connections/test", d.draft("HR people")).Want(200)
 		if tried.Get("success") != true || tried.Get("response_time") == nil || !strings.Contains(string(tried.Body), `"fields":[{"name":"grade","type":"number"}]`) ||
 			!strings.Contains(string(tried.Body), `{"grade":`) || strings.Contains(string(tried.Body), "not mapped") {
-			t.Errorf("the test answers %s", tried.Body)
+			t.Errorf("the test of the source = %s, want a sample", tried.Body)
 		}
 		wrong := d.draft("HR people")
 		wrong["credentials"] = body{"token": "another"}
 		if tried = a.Do(t, "POST", "/pip/connections/test", wrong).Want(200); tried.Get("success") != false || tried.Get("response_code") != 401.0 {
-			t.Errorf("the test without the token answers %s", tried.Body)
+			t.Errorf("the test with a wrong token = %s, want a failure with 401", tried.Body)
 		}
 		if res := a.Do(t, "GET", "/pip/connections", nil).Want(200); res.Get("total") != 0.0 {
-			t.Errorf("a test stored something: %s", res.Body)
+			t.Errorf("the connections after a test = %s, want none", res.Body)
 		}
 
 		made := a.Do(t, "POST", "/pip/connections", d.draft("HR people")).Want(201)
 		path := fmt.Sprintf("/pip/connections/%d", made.ID())
 		if made.Get("credentials_set") != true || made.Get("status") != "pending" || made.Get("health_status") != "unknown" || made.Get("next_sync") != nil {
-			t.Errorf("made: %s", made.Body)
+			t.Errorf("POST /pip/connections = %s, want the connection without its credential", made.Body)
 		}
 		a.Do(t, "POST", "/pip/connections", d.draft("hr PEOPLE")).Want(409)
 
 		// Controls of both environments see its data from the next decision on.
-		if y := synced(t, a, made.ID(), "completed"); y.Get("records_synced") != 2.0 || y.Get("changed") != true || y.Get("reason") != "manual" {
-			t.Errorf("the sync: %s", y.Body)
+		if y := syncAndWait(t, a, made.ID(), "completed"); y.Get("records_synced") != 2.0 || y.Get("changed") != true || y.Get("reason") != "manual" {
+			t.Errorf("the sync = %s, want 2 changed records", y.Body)
 		}
 		decide("ada", "PERMIT")
 		decide("bob", "DENY")
 		d.set(func() { d.people["bob"] = 8; delete(d.people, "ada") })
-		synced(t, a, made.ID(), "completed")
+		syncAndWait(t, a, made.ID(), "completed")
 		decide("ada", "DENY")
 		decide("bob", "PERMIT")
-		if y := synced(t, a, made.ID(), "completed"); y.Get("changed") != false {
-			t.Errorf("nothing changed: %s", y.Body)
+		if y := syncAndWait(t, a, made.ID(), "completed"); y.Get("changed") != false {
+			t.Errorf("the sync of unchanged data = %s, want no change", y.Body)
 		}
 
 		// A source that fails keeps its last good data, and everybody can tell.
 		d.set(func() { d.status = 503 })
-		if y := synced(t, a, made.ID(), "failed"); y.Get("response_code") != 503.0 || y.Get("records_synced") != 1.0 {
-			t.Errorf("the failed sync: %s", y.Body)
+		if y := syncAndWait(t, a, made.ID(), "failed"); y.Get("response_code") != 503.0 || y.Get("records_synced") != 1.0 {
+			t.Errorf("the failed sync = %s, want 503 and 1 record", y.Body)
 		}
 		got := a.Do(t, "GET", path, nil).Want(200)
 		if got.Get("health_status") != "stale" || got.Get("status") != "error" || got.Get("records_synced") != 1.0 || got.Get("last_sync") == nil ||
 			got.Get("data_age_seconds") == nil || !strings.Contains(fmt.Sprint(got.Get("last_error")), "503") {
-			t.Errorf("after a failure: %s", got.Body)
+			t.Errorf("the connection after a failure = %s, want it stale with the old record and the error", got.Body)
 		}
 		decide("bob", "DENY") // because the control refuses old grades
 		d.set(func() { d.status = 0 })
-		synced(t, a, made.ID(), "completed")
+		syncAndWait(t, a, made.ID(), "completed")
 		decide("bob", "PERMIT")
 
 		// Credentials stay with the host that they were given for, and are never shown.
 		elsewhere := newDirectory(t, nil)
 		moved := elsewhere.draft("x")["configuration"]
-		if res := a.Do(t, "PUT", path, body{"configuration": moved}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host: %s", res.Body)
-		}
-		if res := a.Do(t, "PUT", path, body{"configuration": body{"url": d.URL, "oauth": body{"token_url": elsewhere.URL}}}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another token endpoint: %s", res.Body)
-		}
+		a.Do(t, "PUT", path, body{"configuration": moved}).ExpectError("another host", 422, "credential_required")
+		a.Do(t, "PUT", path, body{"configuration": body{"url": d.URL, "oauth": body{"token_url": elsewhere.URL}}}).ExpectError("another token endpoint", 422, "credential_required")
 
 		// A change is tested with the stored credentials, but not at another host.
 		trial := d.draft("HR people")
 		delete(trial, "credentials")
 		trial["connection_id"] = made.ID()
 		if res := a.Do(t, "POST", "/pip/connections/test", trial).Want(200); res.Get("success") != true {
-			t.Errorf("a test with stored credentials: %s", res.Body)
+			t.Errorf("the test with the stored credential = %s, want success", res.Body)
 		}
 		trial["configuration"] = moved
-		if res := a.Do(t, "POST", "/pip/connections/test", trial).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("a test of another host: %s", res.Body)
-		}
+		a.Do(t, "POST", "/pip/connections/test", trial).ExpectError("a test of another host", 422, "credential_required")
 		trial["connection_id"] = 999_999
 		a.Do(t, "POST", "/pip/connections/test", trial).Want(404)
 		a.With("If-Match", `"1"`).Do(t, "PUT", path, body{"connection_type": "people"}).Want(200)
@@ -241,14 +235,14 @@ deny contains "the grades are old" if data.pip._meta["HR people"].stale
 
 		list := a.Do(t, "GET", path+"/syncs?limit=2", nil).Want(200)
 		if list.Get("total") != 5.0 || strings.Count(string(list.Body), `"sync_job`)+strings.Count(string(list.Body), `"reason"`) != 2 {
-			t.Errorf("the syncs: %s", list.Body)
+			t.Errorf("the list of syncs = %s, want 2 of 5", list.Body)
 		}
 		for query, want := range map[string]float64{"": 1, "?connection_type=people": 1, "?connection_type=x": 0, "?health_status=healthy": 1, "?health_status=stale": 0, "?provider=http_json": 1, "?skip=1": 1} {
 			if res := a.Do(t, "GET", "/pip/connections"+query, nil).Want(200); res.Get("total") != want {
-				t.Errorf("%q: %s", query, res.Body)
+				t.Errorf("GET /pip/connections%s = %s, want %v", query, res.Body, want)
 			}
 		}
-		strangers(t, s, d, made.ID())
+		checkStrangers(t, s, d, made.ID())
 
 		a.Do(t, "DELETE", path, nil).Want(200)
 		a.Do(t, "GET", path, nil).Want(404)
@@ -256,19 +250,19 @@ deny contains "the grades are old" if data.pip._meta["HR people"].stale
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, kind := range []string{"PIP_CONNECTION_CREATED", "PIP_CONNECTION_UPDATED", "PIP_CONNECTION_DELETED", "PIP_SYNC_REQUESTED", "PIP_SYNC_COMPLETED", "PIP_SYNC_FAILED", "PIP_SYNC_RECOVERED"} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 		for what, text := range map[string]string{"audit": log, "log": s.Log.String(), "connection": string(got.Body), "list": string(list.Body)} {
 			if strings.Contains(text, "directory-token-4711") || strings.Contains(text, "inner-words-of-the-source") {
-				t.Errorf("a secret, or the words of the source, are in the %s", what)
+				t.Errorf("the %s has a secret or a text of the source", what)
 			}
 		}
 	})
 }
 
-// strangers: what another tenant, and people who may not, get of a connection.
-func strangers(t *testing.T, s *apptest.Server, d *directory, id int64) {
+// checkStrangers checks what another tenant, and people without permission, get of a connection.
+func checkStrangers(t *testing.T, s *apptest.Server, d *directory, id int64) {
 	a := s.Admin
 	a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
 	other := a.With("X-Tenant-ID", "other")
@@ -277,11 +271,10 @@ func strangers(t *testing.T, s *apptest.Server, d *directory, id int64) {
 		foreign := other.Do(t, method, fmt.Sprintf("/pip/connections/%d%s", id, rest), body{}).Want(404)
 		never := other.Do(t, method, "/pip/connections/987654"+rest, body{}).Want(404)
 		if foreign.Get("message") != never.Get("message") {
-			t.Errorf("%s: %s and %s", op, foreign.Body, never.Body)
+			t.Errorf("%s of another tenant's connection = %s, want %s as for an unknown one", op, foreign.Body, never.Body)
 		}
 	}
-	reader := s.Anonymous()
-	reader.APIKey, _ = a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "reader", "scopes": []string{"pip:read"}}).Want(201).Get("key").(string)
+	reader := s.WithKey(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "reader", "scopes": []string{"pip:read"}}).Want(201).Text("key"))
 	reader.Do(t, "GET", "/pip/connections", nil).Want(200)
 	reader.Do(t, "POST", "/pip/connections/test", d.draft("x")).Want(403)
 	reader.Do(t, "POST", fmt.Sprintf("/pip/connections/%d/trigger-sync", id), nil).Want(403)
@@ -311,14 +304,14 @@ func strangers(t *testing.T, s *apptest.Server, d *directory, id int64) {
 		c.edit(draft, draft["configuration"].(body))
 		for _, path := range []string{"/pip/connections", "/pip/connections/test"} {
 			if res := a.Do(t, "POST", path, draft).Want(422); !strings.Contains(string(res.Body), `"`+c.pointer+`"`) {
-				t.Errorf("%s: want %s: %s", path, c.pointer, res.Body)
+				t.Errorf("%s with a wrong member lacks the pointer %s: %s", path, c.pointer, res.Body)
 			}
 		}
 	}
 }
 
-// TestDataSourceSchedule: a connection with a schedule is synced by itself, and one that is
-// changed while it is synced takes the new configuration.
+// TestDataSourceSchedule checks that a connection with a schedule is synced automatically, and that
+// a change during a sync applies the new configuration.
 func TestDataSourceSchedule(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
@@ -332,13 +325,13 @@ func TestDataSourceSchedule(t *testing.T) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if d.calls == 0 {
-				return fmt.Errorf("the source was not called")
+				return fmt.Errorf("the source has got no request")
 			}
 			return nil
 		})
 		running := a.Do(t, "POST", path+"/trigger-sync", nil).Want(202)
 		if running.Get("status") != "in_progress" {
-			t.Errorf("a sync runs: %s", running.Body)
+			t.Errorf("POST trigger-sync during a sync = %s, want in_progress", running.Body)
 		}
 		a.Do(t, "PUT", path, body{"configuration": body{"url": d.URL, "records": "$.people", "key": "id", "fields": body{"level": "$.job.grade"}}}).Want(200)
 		d.set(func() { d.hold = nil })
@@ -346,27 +339,27 @@ func TestDataSourceSchedule(t *testing.T) {
 		apptest.Eventually(t, time.Minute, func() error {
 			res := a.Do(t, "GET", path, nil).Want(200)
 			if res.Get("status") != "active" || res.Get("next_sync") == nil {
-				return fmt.Errorf("the connection is %s", res.Body)
+				return fmt.Errorf("the connection = %s, want it active with the next sync", res.Body)
 			}
 			return nil
 		})
 		apptest.Activate(t, a, "by level", "sandbox", "package by_level\n\nallow if data.pip.hr[input.user.id].level == 7\n", nil)
 		res := a.With("X-Environment", "sandbox").Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ada"}, "resource": body{"type": "api", "path": "/x"}, "action": body{"name": "read"}}).Want(200)
 		if res.Get("decision") != "PERMIT" {
-			t.Errorf("what was read with the old configuration counts: %s", res.Body)
+			t.Errorf("the decision after the change = %s, want PERMIT by the new configuration's data", res.Body)
 		}
 	})
 }
 
-// TestDataSourceBundles: a bouncer gets the data that its controls refer to, and of the
-// others not even the names. New data is a new revision for that bouncer alone.
+// TestDataSourceBundles checks that a bouncer gets the data that its controls read, and not even
+// the names of other sources. New data creates a new revision only for that bouncer.
 func TestDataSourceBundles(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, d := s.Admin, newDirectory(t, map[string]int{"ada": 7})
 		made := a.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201)
 		other := a.Do(t, "POST", "/pip/connections", d.draft("payroll-canary")).Want(201)
-		synced(t, a, made.ID(), "completed")
-		synced(t, a, other.ID(), "completed")
+		syncAndWait(t, a, made.ID(), "completed")
+		syncAndWait(t, a, other.ID(), "completed")
 		type edge struct {
 			*apptest.BouncerProcess
 			client *apptest.Client
@@ -379,8 +372,7 @@ func TestDataSourceBundles(t *testing.T) {
 			resource := a.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/" + name, "environment": "sandbox"}).Want(201).ID()
 			apptest.Activate(t, a, name, "sandbox", "package "+name+"\n\n"+rule+"\n", body{"resource_id": resource})
 			b := s.Register(t, a, body{"name": name, "environment": "sandbox", "resource_ids": []int64{resource}}, "127.0.0.1:1")
-			c := s.Anonymous()
-			c.Bearer = b.Token
+			c := s.WithToken(b.Token)
 			edges[name] = edge{b, c}
 		}
 		get := func(name string) (text, tag string) {
@@ -392,7 +384,7 @@ func TestDataSourceBundles(t *testing.T) {
 			t.Helper()
 			apptest.Eventually(t, time.Minute, func() error {
 				if text, tag = get(name); !strings.Contains(text, want) {
-					return fmt.Errorf("the bundle of %s has no %s", name, want)
+					return fmt.Errorf("the bundle of %s lacks %s", name, want)
 				}
 				return nil
 			})
@@ -400,31 +392,31 @@ func TestDataSourceBundles(t *testing.T) {
 		}
 		text, tag := awaits("reads", `"ada":{"grade":7}`)
 		if strings.Contains(text, "payroll-canary") || !strings.Contains(text, `"_meta":{"hr":{`) {
-			t.Errorf("the bundle has another source, or not what is known of its own: %s", text)
+			t.Errorf("the bundle has another source, or lacks its own: %s", text)
 		}
 		text, plain := awaits("without", "package without")
 		if strings.Contains(text, "grade") || strings.Contains(text, "payroll-canary") || strings.Contains(text, "_meta") {
-			t.Errorf("the bundle of a bouncer without controls that read data: %s", text)
+			t.Errorf("the bundle of a bouncer whose controls read no data = %s, want no source", text)
 		}
 		d.set(func() { d.people["ada"] = 9 })
-		synced(t, a, other.ID(), "completed")
-		synced(t, a, made.ID(), "completed")
+		syncAndWait(t, a, other.ID(), "completed")
+		syncAndWait(t, a, made.ID(), "completed")
 		if _, next := awaits("reads", `"ada":{"grade":9}`); next == tag {
-			t.Error("new data has the old revision")
+			t.Error("the bundle with new data has the old revision")
 		}
 		if _, next := get("without"); next != plain {
-			t.Errorf("a bouncer whose controls read no data got revision %s after %s", next, plain)
+			t.Errorf("the bouncer whose controls read no data has the revision %s after %s, want the same", next, plain)
 		}
 	})
 }
 
-// TestDataSourceSurvivesKill: a server that is killed during a sync leaves the last good
-// data, and the sync is done by the next one.
+// TestDataSourceSurvivesKill checks that after a kill during a sync the last good data stays, and
+// the next server repeats the sync.
 func TestDataSourceSurvivesKill(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDirectory(t, map[string]int{"ada": 7})
 		made := s.Admin.Do(t, "POST", "/pip/connections", d.draft("hr")).Want(201)
-		synced(t, s.Admin, made.ID(), "completed")
+		syncAndWait(t, s.Admin, made.ID(), "completed")
 		apptest.Activate(t, s.Admin, "by grade", "production", "package by_grade\n\nallow if data.pip.hr[input.user.id].grade >= 7\n", nil)
 		hold := make(chan struct{})
 		calls := 0
@@ -434,7 +426,7 @@ func TestDataSourceSurvivesKill(t *testing.T) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if d.calls == calls {
-				return fmt.Errorf("the source was not called")
+				return fmt.Errorf("the source has got no request")
 			}
 			return nil
 		})
@@ -448,23 +440,23 @@ func TestDataSourceSurvivesKill(t *testing.T) {
 		path := fmt.Sprintf("/pip/connections/%d/syncs/%.0f", made.ID(), started.Get("sync_job_id"))
 		if before := s.Admin.Do(t, "GET", path, nil).Want(200); before.Get("status") == "in_progress" && ask() != "PERMIT" {
 			if s.Admin.Do(t, "GET", path, nil).Want(200).Get("status") == "in_progress" {
-				t.Error("the last good data is gone")
+				t.Error("the decision no longer uses the last good data")
 			}
 		}
 		apptest.Eventually(t, 4*time.Minute, func() error { // the lane of the killed server ends within a minute
 			if res := s.Admin.Do(t, "GET", path, nil).Want(200); res.Get("status") != "completed" {
-				return fmt.Errorf("the sync: %s", res.Body)
+				return fmt.Errorf("the sync = %s, want it done", res.Body)
 			}
 			return nil
 		})
 		if got := ask(); got != "DENY" {
-			t.Errorf("the new data does not count: %v", got)
+			t.Errorf("the decision with the new data = %v, want DENY", got)
 		}
 	})
 }
 
-// TestDatabaseSource: a control reads rows of a database, whose credentials no answer shows
-// and no other host gets.
+// TestDatabaseSource checks that a control reads rows of a database, and that no answer and no
+// other host gets its credentials.
 func TestDatabaseSource(t *testing.T) {
 	if fulltest.Inner() {
 		t.Skip("needs PostgreSQL: a full run has it")
@@ -489,33 +481,29 @@ allow if data.pip.levels[input.user.id].level >= 7
 		}
 		const query = "SELECT * FROM (VALUES ('ada', 7), ('bob', 3)) AS people (id, level)"
 		if tried := a.Do(t, "POST", "/pip/connections/test", draft(u.Host, query)).Want(200); tried.Get("success") != true || !strings.Contains(string(tried.Body), `{"name":"level","type":"number"}`) {
-			t.Errorf("the test answers %s", tried.Body)
+			t.Errorf("the test of the database = %s, want rows", tried.Body)
 		}
 		if tried := a.Do(t, "POST", "/pip/connections/test", draft(u.Host, "SELECT nothing")).Want(200); tried.Get("success") != false || !strings.Contains(string(tried.Body), "42703") {
-			t.Errorf("the test of a wrong query answers %s", tried.Body)
+			t.Errorf("the test of a wrong query = %s, want a failure with 42703", tried.Body)
 		}
 		for _, host := range []string{"10.0.0.1", "169.254.169.254", "[::1]:5432", "0x7f.1:5432"} {
-			if res := a.Do(t, "POST", "/pip/connections", draft(host, query)).Want(422); res.Get("error") != "target_refused" {
-				t.Errorf("%s: %s", host, res.Body)
-			}
+			a.Do(t, "POST", "/pip/connections", draft(host, query)).ExpectError(host, 422, "target_refused")
 		}
 		made := a.Do(t, "POST", "/pip/connections", draft(u.Host, query)).Want(201)
 		if strings.Contains(string(made.Body), "a-secret") {
-			t.Errorf("made: %s", made.Body)
+			t.Errorf("POST /pip/connections = %s, want the connection without its credential", made.Body)
 		}
-		synced(t, a, made.ID(), "completed")
+		syncAndWait(t, a, made.ID(), "completed")
 		for user, want := range map[string]string{"ada": "PERMIT", "bob": "DENY"} {
 			res := a.With("X-Environment", "production").Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": user}, "resource": body{"type": "api", "path": "/x"}, "action": body{"name": "read"}}).Want(200)
 			if res.Get("decision") != want {
-				t.Errorf("want %s for %s: %s", want, user, res.Body)
+				t.Errorf("the decision for %s = %s, want %s", user, res.Body, want)
 			}
 		}
 		moved := draft("127.0.0.9:5432", query)["configuration"]
-		if res := a.Do(t, "PUT", fmt.Sprintf("/pip/connections/%d", made.ID()), body{"configuration": moved}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host: %s", res.Body)
-		}
+		a.Do(t, "PUT", fmt.Sprintf("/pip/connections/%d", made.ID()), body{"configuration": moved}).ExpectError("another host", 422, "credential_required")
 		if res := a.Do(t, "GET", "/pip/connections?provider=sql", nil).Want(200); res.Get("total") != 1.0 {
-			t.Errorf("the list by provider: %s", res.Body)
+			t.Errorf("the list by provider = %s, want the database", res.Body)
 		}
 	})
 }

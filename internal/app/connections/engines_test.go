@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// depot is a registry that takes pushes from one user, and a bucket.
+// depot is a registry that accepts pushes of one user, and a bucket.
 type depot struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -65,14 +65,14 @@ func (d *depot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.s3.ServeHTTP(w, r)
 }
 
-// got is how many bundles were stored.
+// got returns the number of stored bundles.
 func (d *depot) got() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pushes
 }
 
-// layer is the bundle at a tag.
+// layer returns the bundle at a tag.
 func (d *depot) layer(t *testing.T, repository, tag string) []byte {
 	t.Helper()
 	get := func(path string) []byte {
@@ -83,7 +83,7 @@ func (d *depot) layer(t *testing.T, repository, tag string) []byte {
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != 200 {
-			t.Fatalf("%s: %d %v", path, res.StatusCode, err)
+			t.Fatalf("GET %s of the registry = %d %v, want the bundle", path, res.StatusCode, err)
 		}
 		return body
 	}
@@ -94,8 +94,8 @@ func (d *depot) layer(t *testing.T, repository, tag string) []byte {
 	return get("/blobs/" + manifest.Layers[0].Digest)
 }
 
-// files are the files of a bundle. The manifest is without the key of the masks, which only the
-// bouncer itself gets.
+// files returns the files of a bundle. The manifest has no key of the masks, which only the bouncer
+// gets.
 func files(t *testing.T, packed []byte) map[string]any {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -134,7 +134,7 @@ func allow(user string) string {
 	return "package only\n\nallow if input.user.id == \"" + user + "\"\n"
 }
 
-// ociConfig is the configuration of an OPA that knows the registry and nothing of us.
+// ociConfig is the configuration of an OPA that knows only the registry.
 func ociConfig(host string) string {
 	return fmt.Sprintf(`services:
   depot: {url: "http://%s", type: oci}
@@ -143,7 +143,7 @@ bundles:
 `, host, host)
 }
 
-// s3Config is the same for a bucket.
+// s3Config is the configuration of an OPA that knows only the bucket.
 func s3Config(t *testing.T, host string) string {
 	t.Helper()
 	keys := filepath.Join(t.TempDir(), "credentials")
@@ -158,8 +158,8 @@ bundles:
 `, host, keys)
 }
 
-// TestPolicyEngines: stock OPAs that know only a registry and a bucket decide as we do, and follow
-// each change. The bundle is the one that the bouncer fetches.
+// TestPolicyEngines checks that stock OPAs that know only a registry and a bucket decide as we do
+// and follow each change. They get the bundle that the bouncer gets.
 func TestPolicyEngines(t *testing.T) {
 	apptest.OPA(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
@@ -172,7 +172,7 @@ func TestPolicyEngines(t *testing.T) {
 			"credential": body{"username": "pusher", "password": registryPassword},
 		}).Want(201)
 		if registered.Get("environment") != "production" || registered.Get("pushed") != nil {
-			t.Errorf("%s", registered.Body)
+			t.Errorf("POST /integrations = %s, want it in production and not pushed yet", registered.Body)
 		}
 		bucket := a.Do(t, "POST", "/integrations", body{
 			"name": "bucket", "kind": "policy_engine", "endpoint": "s3+http://" + host + "/policies/edge/bundle.tar.gz", "settings": body{"bouncer_id": fmt.Sprint(b.ID())},
@@ -185,7 +185,7 @@ func TestPolicyEngines(t *testing.T) {
 				for _, path := range paths {
 					it := a.Do(t, "GET", path, nil).Want(200)
 					if p, _ := it.Get("pushed").(map[string]any); p["revision"] != revision || it.Get("last_error") != "" {
-						return fmt.Errorf("%s", it.Body)
+						return fmt.Errorf("the integration = %s, want the revision %v pushed", it.Body, revision)
 					}
 				}
 				return nil
@@ -203,7 +203,7 @@ func TestPolicyEngines(t *testing.T) {
 			}
 			res := a.Do(t, "POST", "/decisions/evaluate?environment=production", body{"user": body{"id": user}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 			if res.Get("decision") != want {
-				t.Errorf("we decide %s", res.Body)
+				t.Errorf("our decision for %s = %s, want %s", user, res.Body, want)
 			}
 		}
 		agree("alice", "PERMIT")
@@ -212,7 +212,7 @@ func TestPolicyEngines(t *testing.T) {
 		own := files(t, bouncer.Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", b.ID()), nil).Want(200).Body)
 		for name, got := range map[string][]byte{"registry": d.layer(t, "org/policies", "edge"), "bucket": d.s3.Object("edge/bundle.tar.gz")} {
 			if pushed := files(t, got); !reflect.DeepEqual(pushed, own) || len(own) < 2 {
-				t.Errorf("the %s has %v, the bouncer gets %v", name, pushed, own)
+				t.Errorf("the bundle in the %s = %v, want %v as for the bouncer", name, pushed, own)
 			}
 		}
 
@@ -226,24 +226,24 @@ func TestPolicyEngines(t *testing.T) {
 		agree("carol", "PERMIT")
 		pushed(3)
 		if d.got() != 6 {
-			t.Errorf("%d pushes of three revisions to two stores", d.got())
+			t.Errorf("the stores have got %d pushes, want 6: three revisions in two stores", d.got())
 		}
 
 		// A test shows the real answer and pushes nothing.
 		for _, path := range paths {
 			if res := a.Do(t, "POST", path+"/test", nil).Want(200); res.Get("delivered") != true {
-				t.Errorf("%s", res.Body)
+				t.Errorf("the test of the integration = %s, want success", res.Body)
 			}
 		}
 		a.Do(t, "PUT", paths[0], body{"credential": body{"username": "pusher", "password": "wrong"}}).Want(200)
 		if res := a.Do(t, "POST", paths[0]+"/test", nil).Want(200); res.Get("delivered") != false || res.Get("response_code") != 401.0 || !strings.Contains(fmt.Sprint(res.Get("error")), "401") {
-			t.Errorf("%s", res.Body)
+			t.Errorf("the test with a wrong password = %s, want a failure with 401", res.Body)
 		}
 		if res := a.Do(t, "POST", "/integrations", body{"name": "x", "kind": "policy_engine", "endpoint": "oci://ghcr.io/x", "settings": body{"bouncer_id": "4711"}}).Want(422); !strings.Contains(string(res.Body), "/settings/bouncer_id") {
-			t.Errorf("%s", res.Body)
+			t.Errorf("POST /integrations with an unknown bouncer = %s, want the pointer /settings/bouncer_id", res.Body)
 		}
 		if d.got() != 6 {
-			t.Errorf("%d pushes", d.got())
+			t.Errorf("the stores have got %d pushes, want still 6", d.got())
 		}
 
 		// Another tenant sees nothing of it, and its own bouncers alone can be named.
@@ -257,11 +257,11 @@ func TestPolicyEngines(t *testing.T) {
 
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		if !strings.Contains(log, "INTEGRATION_BUNDLE_PUSHED") {
-			t.Error("the audit has no INTEGRATION_BUNDLE_PUSHED")
+			t.Error("the audit lacks INTEGRATION_BUNDLE_PUSHED")
 		}
 		for _, clear := range []string{registryPassword, `"` + s3test.SecretKey + `"`} {
 			if strings.Contains(log, clear) || strings.Contains(s.Log.String(), clear) {
-				t.Error("a credential is in the audit or the log")
+				t.Error("the audit or the log has a credential")
 			}
 		}
 		for _, path := range paths {
@@ -270,8 +270,8 @@ func TestPolicyEngines(t *testing.T) {
 	})
 }
 
-// TestEngineWithoutBouncer: an integration whose bouncer was removed can be renamed, switched off
-// and given another bouncer, but not switched on.
+// TestEngineWithoutBouncer checks that an integration without its bouncer can be renamed, switched
+// off and get another bouncer, but cannot be switched on.
 func TestEngineWithoutBouncer(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestIntegrations: a SIEM and a webhook of an action from their making to their end, as their
-// owner, others and another tenant see them.
+// TestIntegrations goes through the life of a SIEM and of an action's webhook, as their owner,
+// others and another tenant see them.
 func TestIntegrations(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, siem, hook := s.Admin, newReceiver(t), newReceiver(t)
@@ -23,7 +23,7 @@ func TestIntegrations(t *testing.T) {
 		path := fmt.Sprintf("/integrations/%d", made.ID())
 		for name, want := range map[string]any{"credential_set": true, "enabled": true, "environment": "", "kind": "siem_forwarder", "credential": nil, "last_success_at": nil} {
 			if made.Get(name) != want {
-				t.Errorf("%s is %v, want %v", name, made.Get(name), want)
+				t.Errorf("the integration's %s is %v, want %v", name, made.Get(name), want)
 			}
 		}
 		a.Do(t, "PUT", path, body{"settings": body{"auth_scheme": "Splunk\r\nX-Admin: 1"}}).Want(422)
@@ -34,7 +34,7 @@ func TestIntegrations(t *testing.T) {
 			delete(record, name)
 		}
 		if again := a.Do(t, "PUT", path, record).Want(200); again.Get("updated_at") != made.Get("updated_at") {
-			t.Errorf("a change of nothing: %s", again.Body)
+			t.Errorf("PUT without a change = %s, want the same updated_at", again.Body)
 		}
 		var kinds struct {
 			Kinds []struct{ Kind string }
@@ -43,7 +43,7 @@ func TestIntegrations(t *testing.T) {
 		for _, k := range kinds.Kinds {
 			want := map[string]float64{"siem_forwarder": 1, "webhook": 1}[k.Kind]
 			if page := a.Do(t, "GET", "/integrations?limit=1&kind="+k.Kind, nil).Want(200); page.Get("total") != want {
-				t.Errorf("%s: %s", k.Kind, page.Body)
+				t.Errorf("GET /integrations of %s = %s, want %v", k.Kind, page.Body, want)
 			}
 		}
 
@@ -58,33 +58,31 @@ func TestIntegrations(t *testing.T) {
 			"/name":                   {"name": " ", "kind": "siem_forwarder", "endpoint": siem.URL},
 		} {
 			if res := a.Do(t, "POST", "/integrations", draft).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("POST /integrations with a wrong member lacks the pointer %s: %s", pointer, res.Body)
 			}
 		}
 		for _, endpoint := range []string{"https://169.254.169.254/latest", "https://2130706433/", "https://[::1]/", "https://localhost./", "https://user@example.com/", "ftp://example.com/", "https://0x7f.1/", "https://[::ffff:10.0.0.1]/"} {
 			for method, at := range map[string]string{"POST": "/integrations", "PUT": path} {
 				res := a.Do(t, method, at, body{"name": "x", "kind": "siem_forwarder", "endpoint": endpoint, "credential": token}).Want(422)
 				if res.Get("error") != "target_refused" {
-					t.Errorf("%s %s: %s", method, endpoint, res.Body)
+					t.Errorf("%s with the endpoint %s = %s, want target_refused", method, endpoint, res.Body)
 				}
 			}
 		}
 		a.Do(t, "POST", "/integrations", body{"name": "siem", "kind": "siem_forwarder", "endpoint": siem.URL}).Want(409)
-		if res := a.Do(t, "PUT", path, body{"endpoint": newReceiver(t).URL}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host: %s", res.Body)
-		}
+		a.Do(t, "PUT", path, body{"endpoint": newReceiver(t).URL}).ExpectError("another host", 422, "credential_required")
 		a.With("If-Match", `"77"`).Do(t, "PUT", path, body{"name": "late"}).Want(412)
 		a.With("If-Match", `"77"`).Do(t, "DELETE", path, nil).Want(412)
 
 		// A test shows the real answer.
 		for _, at := range []string{path, fmt.Sprintf("/integrations/%d", called.ID())} {
 			if res := a.Do(t, "POST", at+"/test", nil).Want(200); res.Get("delivered") != true || res.Get("response_code") != 204.0 {
-				t.Errorf("the test answers %s", res.Body)
+				t.Errorf("POST %s/test = %s, want it delivered with 204", at, res.Body)
 			}
 		}
 		hook.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(418) })
 		if res := a.Do(t, "POST", fmt.Sprintf("/integrations/%d/test", called.ID()), nil).Want(200); res.Get("delivered") != false || res.Get("response_code") != 418.0 {
-			t.Errorf("the test answers %s", res.Body)
+			t.Errorf("the test of a failing webhook = %s, want a failure with 418", res.Body)
 		}
 		hook.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(204) })
 
@@ -101,25 +99,25 @@ func TestIntegrations(t *testing.T) {
 				}
 			}
 			if res := a.Do(t, "POST", "/policies", control(act)).Want(422); !strings.Contains(string(res.Body), `"/actions/0/destination_ref"`) {
-				t.Errorf("%v: %s", wrong, res.Body)
+				t.Errorf("POST /policies with the action %v = %s, want the pointer /actions/0/destination_ref", wrong, res.Body)
 			}
 		}
 		a.Do(t, "POST", "/policies", control(action)).Want(201)
 		decided := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "bob", "password": "hunter2"}, "resource": body{"type": "api", "path": "/payments"}}).Want(200)
-		var told call
+		var message call
 		apptest.Eventually(t, time.Minute, func() error {
 			hook.mu.Lock()
 			defer hook.mu.Unlock()
 			for _, c := range hook.calls {
 				if c.Type == "control.action" && c.Data["message"] == "bob: never" {
-					told = c
+					message = c
 					return nil
 				}
 			}
-			return fmt.Errorf("nothing among %d calls", len(hook.calls))
+			return fmt.Errorf("the webhook has got %d calls, none with the denial", len(hook.calls))
 		})
-		if !outbound.SignatureValid([]byte(key), []byte(told.Raw), told.Header.Get("X-Service-Signature")) || strings.Contains(told.Raw, "hunter2") {
-			t.Errorf("the webhook got %s", told.Raw)
+		if !outbound.SignatureValid([]byte(key), []byte(message.Raw), message.Header.Get("X-Service-Signature")) || strings.Contains(message.Raw, "hunter2") {
+			t.Errorf("the webhook got %s, want a signed message without the secret", message.Raw)
 		}
 		apptest.Eventually(t, time.Minute, func() error {
 			siem.mu.Lock()
@@ -127,7 +125,7 @@ func TestIntegrations(t *testing.T) {
 			decision, created := false, false
 			for _, c := range siem.calls {
 				if c.Header.Get("Authorization") != "Splunk "+token {
-					return fmt.Errorf("authorized by %q", c.Header.Get("Authorization"))
+					return fmt.Errorf("the SIEM's request is authorized by %q", c.Header.Get("Authorization"))
 				}
 				for line := range bytes.Lines([]byte(c.Raw)) {
 					var l struct {
@@ -144,14 +142,13 @@ func TestIntegrations(t *testing.T) {
 				}
 			}
 			if !decision || !created {
-				return fmt.Errorf("the decision arrived: %t, the entry arrived: %t", decision, created)
+				return fmt.Errorf("the SIEM has got the decision: %t, the audit entry: %t, want both", decision, created)
 			}
 			return nil
 		})
 
 		// Others: without the permission, in another tenant.
-		viewer := s.Anonymous()
-		viewer.APIKey = fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"integrations:read"}}).Want(200, 201).Get("key"))
+		viewer := s.WithKey(fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"integrations:read"}}).Want(200, 201).Get("key")))
 		viewer.Do(t, "POST", path+"/test", nil).Want(403)
 		viewer.Do(t, "DELETE", path, nil).Want(403)
 		a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
@@ -160,7 +157,7 @@ func TestIntegrations(t *testing.T) {
 		other.Do(t, "POST", path+"/test", nil).Want(404)
 		other.Do(t, "DELETE", path, nil).Want(404)
 		if res := other.Do(t, "GET", "/integrations", nil).Want(200); res.Get("total") != 0.0 {
-			t.Errorf("another tenant lists %s", res.Body)
+			t.Errorf("another tenant lists %s, want none", res.Body)
 		}
 
 		a.Do(t, "PUT", path, body{"enabled": false}).Want(200)
@@ -169,12 +166,12 @@ func TestIntegrations(t *testing.T) {
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, kind := range []string{"INTEGRATION_CREATED", "INTEGRATION_UPDATED", "INTEGRATION_TESTED", "INTEGRATION_DELETED"} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 		for _, clear := range []string{token, key} {
 			if strings.Contains(log, clear) || strings.Contains(s.Log.String(), clear) {
-				t.Error("a credential is in the audit or the log")
+				t.Error("the audit or the log has a credential")
 			}
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// TestKafkaGetsTheAudit: over an end of the server and an outage of the broker, each entry of both
-// logs is in the topic, and the chains show that none is missing.
+// TestKafkaGetsTheAudit checks that the topic has each entry of both logs, also after a restart of
+// the server and an outage of the broker, and that the chains show that none is missing.
 func TestKafkaGetsTheAudit(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -39,7 +39,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 		}
 		path := fmt.Sprintf("/integrations/%d", a.Do(t, "POST", "/integrations", members).Want(201).ID())
 		if res := a.Do(t, "POST", path+"/test", nil).Want(200); res.Get("delivered") != true {
-			t.Errorf("%s", res.Body)
+			t.Errorf("the test of the integration = %s, want success", res.Body)
 		}
 		wanted := map[string]bool{}
 		decide := func(n int) {
@@ -58,7 +58,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 		decide(20)
 		apptest.Eventually(t, time.Minute, func() error {
 			if it := a.Do(t, "GET", path, nil).Want(200); it.Get("last_error") == "" {
-				return fmt.Errorf("%s", it.Body)
+				return fmt.Errorf("the integration = %s, want the error of the outage", it.Body)
 			}
 			return nil
 		})
@@ -78,7 +78,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 		for len(wanted) > 0 {
 			fetched := reader.PollFetches(wait)
 			if err := fetched.Err(); err != nil {
-				t.Fatalf("%v: %d decisions are not there", err, len(wanted))
+				t.Fatalf("reading the topic: %v, with %d decisions missing", err, len(wanted))
 			}
 			fetched.EachRecord(func(r *kgo.Record) {
 				var l struct {
@@ -97,17 +97,17 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 					return
 				}
 				if l.Position != last[l.Chain]+1 || last[l.Chain] > 0 && l.Previous != hashes[l.Chain] {
-					t.Errorf("%s: %v after %v", l.Chain, l.Position, last[l.Chain])
+					t.Errorf("the chain %s has the position %v after %v, want the next with the hash before", l.Chain, l.Position, last[l.Chain])
 				}
 				last[l.Chain], hashes[l.Chain] = l.Position, l.Hash
 			})
 		}
 		a.Do(t, "PUT", path, body{"credential": body{"username": "gatehouse", "password": "wrong"}}).Want(200)
 		if res := a.Do(t, "POST", path+"/test", nil).Want(200); res.Get("delivered") != false || !strings.Contains(fmt.Sprint(res.Get("error")), "credential") {
-			t.Errorf("%s", res.Body)
+			t.Errorf("the test with a wrong password = %s, want a failure of the credential", res.Body)
 		}
 		if strings.Contains(s.Log.String(), "password-of-kafka") {
-			t.Error("a credential is in the log")
+			t.Error("the log has a credential")
 		}
 	})
 }

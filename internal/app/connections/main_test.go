@@ -1,4 +1,5 @@
-// Package connections_test holds the tests of the whole program about what it calls and is told of outside.
+// Package connections_test tests the program's connections to other systems: data sources, channels,
+// webhooks, integrations, agents, telemetry and tracing.
 package connections_test
 
 import (
@@ -12,7 +13,7 @@ type body = apptest.Body
 
 func TestMain(m *testing.M) { apptest.Main(m) }
 
-// each runs a test on each backend, on a server that may call this machine.
+// each runs a test on each backend, with a server that may call this machine.
 func each(t *testing.T, test func(t *testing.T, s *apptest.Server)) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {

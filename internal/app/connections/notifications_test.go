@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// TestChannels: a notification channel from its making to its end, as its owner, others
-// of the tenant and another tenant see it.
+// TestChannels goes through the life of a notification channel, as its owner, others of the tenant
+// and another tenant see it.
 func TestChannels(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -27,14 +27,14 @@ func TestChannels(t *testing.T) {
 			"environment": "sandbox", "credential_set": true, "enabled": true, "max_attempts": 3.0, "severity_threshold": "warning", "credential": nil, "endpoint": r.URL + "/hook",
 		} {
 			if made.Get(name) != want {
-				t.Errorf("%s is %v, want %v", name, made.Get(name), want)
+				t.Errorf("the channel's %s is %v, want %v", name, made.Get(name), want)
 			}
 		}
 		// What was read can be sent back.
 		var record body
 		a.Do(t, "GET", path, nil).Want(200).Into(&record)
 		if again := a.Do(t, "PUT", path, record).Want(200); again.Get("updated_at") != made.Get("updated_at") {
-			t.Errorf("a change of nothing: %s", again.Body)
+			t.Errorf("PUT without a change = %s, want the same updated_at", again.Body)
 		}
 
 		// What is wrong is said.
@@ -52,33 +52,29 @@ func TestChannels(t *testing.T) {
 			"/credential/hmac_secret": {"name": "x", "type": "webhook", "endpoint": r.URL, "credential": body{"hmac_secret": 5}},
 		} {
 			if res := a.Do(t, "POST", "/notifications/channels", draft).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("POST /notifications/channels with a wrong member lacks the pointer %s: %s", pointer, res.Body)
 			}
 		}
 		for _, endpoint := range []string{"10.0.0.8:25", "smtp://169.254.169.254:25", "smtp://2130706433:25", "smtp://[::1]:465", "192.168.0.1", "localhost.:587"} {
 			res := a.Do(t, "POST", "/notifications/channels", body{"name": "x", "type": "email", "endpoint": endpoint, "settings": body{"from": "a@example.com", "to": "b@example.com"}}).Want(422)
 			if res.Get("error") != "target_refused" {
-				t.Errorf("%s: %s", endpoint, res.Body)
+				t.Errorf("POST with the endpoint %s = %s, want target_refused", endpoint, res.Body)
 			}
 		}
 		a.Do(t, "POST", "/notifications/channels", body{"name": "on call", "type": "webhook", "endpoint": r.URL}).Want(409)
 		elsewhere := newReceiver(t)
-		if res := a.Do(t, "PUT", path, body{"endpoint": elsewhere.URL}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host: %s", res.Body)
-		}
-		if res := a.Do(t, "PUT", path, body{"settings": body{"token_url": elsewhere.URL}}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host of tokens: %s", res.Body)
-		}
+		a.Do(t, "PUT", path, body{"endpoint": elsewhere.URL}).ExpectError("another host", 422, "credential_required")
+		a.Do(t, "PUT", path, body{"settings": body{"token_url": elsewhere.URL}}).ExpectError("another host of tokens", 422, "credential_required")
 		a.With("If-Match", `"77"`).Do(t, "PUT", path, body{"name": "late"}).Want(412)
 
 		// A test shows the receiver's answer; redirects are not followed.
 		if res := a.Do(t, "POST", path+"/test", nil).Want(200); res.Get("delivered") != true || res.Get("response_code") != 204.0 {
-			t.Errorf("the test answers %s", res.Body)
+			t.Errorf("the test of the channel = %s, want it delivered", res.Body)
 		}
 		r.set(func(w http.ResponseWriter, _ call) { w.Header().Set("Location", elsewhere.URL); w.WriteHeader(307) })
 		failed := a.Do(t, "POST", path+"/test", nil).Want(200)
 		if failed.Get("delivered") != false || failed.Get("response_code") != 307.0 || failed.Get("error") == "" {
-			t.Errorf("the test answers %s", failed.Body)
+			t.Errorf("the failing test of the channel = %s, want a failure with 307", failed.Body)
 		}
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(200) })
 
@@ -88,44 +84,43 @@ func TestChannels(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var told call
+		var message call
 		apptest.Eventually(t, time.Minute, func() error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, c := range r.calls {
 				if strings.Contains(c.Raw, `"alert":"failed_logins"`) {
-					told = c
+					message = c
 					return nil
 				}
 			}
-			return fmt.Errorf("no alert among %d calls", len(r.calls))
+			return fmt.Errorf("the receiver has got %d calls, none with the alert", len(r.calls))
 		})
-		if !outbound.SignatureValid([]byte(secret), []byte(told.Raw), told.Header.Get("X-Service-Signature")) || told.Header.Get("Authorization") != "Bearer bearer-of-the-channel-77" {
-			t.Error("the message is not signed")
+		if !outbound.SignatureValid([]byte(secret), []byte(message.Raw), message.Header.Get("X-Service-Signature")) || message.Header.Get("Authorization") != "Bearer bearer-of-the-channel-77" {
+			t.Error("the message has no valid signature or no bearer token")
 		}
 		apptest.Eventually(t, time.Minute, func() error {
 			list := a.Do(t, "GET", "/notifications/deliveries?alert=failed_logins&status=sent&channel_id="+fmt.Sprint(made.ID()), nil).Want(200)
 			if list.Get("total") == 0.0 {
-				return fmt.Errorf("deliveries: %s", list.Body)
+				return fmt.Errorf("GET /notifications/deliveries = %s, want the alert", list.Body)
 			}
 			return nil
 		})
 		one := fmt.Sprintf("/notifications/deliveries/%v", failed.Get("delivery_id"))
 		if d := a.Do(t, "GET", one, nil).Want(200); d.Get("status") != "failed" || d.Get("payload", "alert") != "test" {
-			t.Errorf("the delivery reads %s", d.Body)
+			t.Errorf("the delivery = %s, want the failed test", d.Body)
 		}
 		a.Do(t, "POST", one+"/retry", nil).Want(200)
 		apptest.Eventually(t, time.Minute, func() error {
 			if d := a.Do(t, "GET", one, nil).Want(200); d.Get("status") != "sent" {
-				return fmt.Errorf("tried again: %s", d.Body)
+				return fmt.Errorf("the repeated delivery = %s, want it sent", d.Body)
 			}
 			return nil
 		})
 		a.Do(t, "POST", one+"/retry", nil).Want(409)
 
 		// Others: without the permission, in the other environment, in another tenant.
-		viewer := s.Anonymous()
-		viewer.APIKey = fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"notifications:read"}}).Want(200, 201).Get("key"))
+		viewer := s.WithKey(fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"notifications:read"}}).Want(200, 201).Get("key")))
 		viewer.Do(t, "GET", path, nil).Want(200)
 		viewer.Do(t, "POST", path+"/test", nil).Want(403)
 		a.Do(t, "GET", path+"?environment=production", nil).Want(404)
@@ -136,16 +131,16 @@ func TestChannels(t *testing.T) {
 		other.Do(t, "POST", path+"/test", nil).Want(404)
 		other.Do(t, "GET", one, nil).Want(404)
 		if res := other.Do(t, "GET", "/notifications/deliveries", nil).Want(200); res.Get("total") != 0.0 {
-			t.Errorf("another tenant lists %s", res.Body)
+			t.Errorf("another tenant lists %s, want no deliveries", res.Body)
 		}
 
 		// Off, and gone; all of it in the audit, without the credential.
 		if res := a.Do(t, "POST", path+"/disable", nil).Want(200); res.Get("enabled") != false {
-			t.Errorf("disabled: %s", res.Body)
+			t.Errorf("the disabled channel = %s, want it disabled", res.Body)
 		}
 		a.Do(t, "POST", path+"/enable", nil).Want(200)
 		if res := a.Do(t, "PUT", path, body{"credential": body{}}).Want(200); res.Get("credential_set") != false {
-			t.Errorf("without a credential: %s", res.Body)
+			t.Errorf("the channel without a credential = %s, want none set", res.Body)
 		}
 		a.Do(t, "DELETE", path, nil).Want(200)
 		a.Do(t, "GET", path, nil).Want(404)
@@ -155,19 +150,19 @@ func TestChannels(t *testing.T) {
 			"NOTIFICATION_CHANNEL_DELETED", "NOTIFICATION_DELIVERY_SENT", "NOTIFICATION_DELIVERY_RETRIED",
 		} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 		for _, clear := range []string{secret, "bearer-of-the-channel-77"} {
 			if strings.Contains(log, clear) || strings.Contains(s.Log.String(), clear) {
-				t.Error("a credential is in the audit or the log")
+				t.Error("the audit or the log has a credential")
 			}
 		}
 	})
 }
 
-// TestQuietChannel: a channel holds what happens in its quiet hours, tells of it in one
-// digest when they end, and says in its log what went where.
+// TestQuietChannel checks that a channel holds messages in its quiet hours, sends them in one
+// digest afterwards, and logs where each went.
 func TestQuietChannel(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -176,7 +171,7 @@ func TestQuietChannel(t *testing.T) {
 		made := a.Do(t, "POST", "/notifications/channels", body{"name": "night", "type": "webhook", "endpoint": r.URL, "quiet_hours": quiet, "digest_window_seconds": 60}).Want(201)
 		path := fmt.Sprintf("/notifications/channels/%d", made.ID())
 		if made.Get("quiet_hours", "time_zone") != "UTC" || made.Get("quiet_hours", "except_severity") != "critical" || made.Get("digest_window_seconds") != 60.0 {
-			t.Errorf("the channel reads %s", made.Body)
+			t.Errorf("the channel = %s, want its quiet hours", made.Body)
 		}
 		for pointer, change := range map[string]body{
 			"/quiet_hours/from":            {"quiet_hours": body{"from": "25:00", "to": "07:00"}},
@@ -187,12 +182,12 @@ func TestQuietChannel(t *testing.T) {
 			"/digest_window_seconds":       {"digest_window_seconds": 86401},
 		} {
 			if res := a.Do(t, "PUT", path, change).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("PUT with wrong quiet hours lacks the pointer %s: %s", pointer, res.Body)
 			}
 		}
 		pager := body{"name": "pager", "type": "pagerduty", "endpoint": r.URL, "credential": "r0uting-key", "digest_window_seconds": 60}
 		if res := a.Do(t, "POST", "/notifications/channels", pager).Want(422); !strings.Contains(string(res.Body), "/digest_window_seconds") {
-			t.Errorf("a digest for a pager: %s", res.Body)
+			t.Errorf("POST of a digest for a pager = %s, want the pointer /digest_window_seconds", res.Body)
 		}
 
 		// Somebody guesses at two passwords.
@@ -227,42 +222,42 @@ func TestQuietChannel(t *testing.T) {
 		apptest.Eventually(t, time.Minute, func() error {
 			held := string(a.Do(t, "GET", "/notifications/deliveries?alert=failed_logins&status=held", nil).Want(200).Body)
 			if !strings.Contains(held, "sign-ins of eve") || !strings.Contains(held, "sign-ins of admin") {
-				return fmt.Errorf("held: %s of %+v", held, list("limit=100"))
+				return fmt.Errorf("the held deliveries are %s, of %+v, want those of eve and admin", held, list("limit=100"))
 			}
 			return nil
 		})
 		if one := a.Do(t, "GET", path, nil).Want(200); one.Get("held_deliveries") == 0.0 {
-			t.Errorf("the channel reads %s", one.Body)
+			t.Errorf("the channel = %s, want the number of held messages", one.Body)
 		}
 		if calls := r.received(); len(calls) > 0 {
-			t.Errorf("%d calls in quiet hours", len(calls))
+			t.Errorf("the receiver has got %d calls in quiet hours, want none", len(calls))
 		}
 		a.Do(t, "PUT", path, body{"quiet_hours": nil, "digest_window_seconds": 0}).Want(200)
 		var digest delivery
 		apptest.Eventually(t, time.Minute, func() error {
 			digests := list("alert=digest&status=sent")
 			if len(digests) != 1 {
-				return fmt.Errorf("digests: %+v", list("limit=100"))
+				return fmt.Errorf("the digests are %+v, want one sent", list("limit=100"))
 			}
 			digest = digests[0]
 			return nil
 		})
 		in := list(fmt.Sprintf("digest_id=%d", digest.ID))
 		if digest.Size < 2 || int64(len(in)) != digest.Size || in[0].Status != "digested" {
-			t.Fatalf("the digest %+v has %+v", digest, in)
+			t.Fatalf("the digest %+v has the messages %+v, want the held ones", digest, in)
 		}
 		a.Do(t, "POST", fmt.Sprintf("/notifications/deliveries/%d/retry", in[0].ID), nil).Want(409)
 		// What happened since the change may have been sent before it, by itself.
 		if !slices.ContainsFunc(r.received(), func(c call) bool {
 			return strings.Contains(c.Raw, `"digest":[{`) && strings.Contains(c.Raw, "sign-ins of eve") && strings.Contains(c.Raw, "sign-ins of admin")
 		}) {
-			t.Errorf("the receiver got %v", r.received())
+			t.Errorf("the receiver has got %v, want one digest", r.received())
 		}
 	})
 }
 
-// TestChannelTypes: each type that the catalogue lists tells of a real alert in the form of
-// its receiver, and keeps its credential to itself.
+// TestChannelTypes checks that each type in the catalogue delivers a real alert in the form of its
+// receiver, and shows its credential nowhere.
 func TestChannelTypes(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -294,12 +289,12 @@ func TestChannelTypes(t *testing.T) {
 		}
 		a.Do(t, "GET", "/notifications/channel-types", nil).Want(200).Into(&catalogue)
 		if len(catalogue.Types) != len(drafts) {
-			t.Errorf("the catalogue has %d types, want %d", len(catalogue.Types), len(drafts))
+			t.Errorf("the catalogue has %d types, the test %d", len(catalogue.Types), len(drafts))
 		}
 		for _, kind := range catalogue.Types {
 			draft, known := drafts[kind.Type]
 			if !known {
-				t.Errorf("nobody tries %s", kind.Type)
+				t.Errorf("the test does not try the type %s", kind.Type)
 			}
 			if draft == nil {
 				continue
@@ -307,7 +302,7 @@ func TestChannelTypes(t *testing.T) {
 			draft["name"], draft["type"] = kind.Type, kind.Type
 			made := a.Do(t, "POST", "/notifications/channels", draft).Want(201)
 			if made.Get("credential_set") != true || strings.Contains(string(made.Body), secret) {
-				t.Errorf("%s: %s", kind.Type, made.Body)
+				t.Errorf("POST of a channel of the type %s = %s, want no credential", kind.Type, made.Body)
 			}
 		}
 		for pointer, draft := range map[string]body{
@@ -317,7 +312,7 @@ func TestChannelTypes(t *testing.T) {
 			"/endpoint":         {"name": "x", "type": "servicenow", "credential": body{"access_token": "t"}},
 		} {
 			if res := a.Do(t, "POST", "/notifications/channels", draft).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("POST of a wrong channel lacks the pointer %s: %s", pointer, res.Body)
 			}
 		}
 		for range 10 {
@@ -339,13 +334,13 @@ func TestChannelTypes(t *testing.T) {
 				}
 			}
 			if len(arrived) < len(want) {
-				return fmt.Errorf("arrived: %v", arrived)
+				return fmt.Errorf("the receivers have got %v, want an alert each", arrived)
 			}
 			return nil
 		})
 		for _, path := range []string{"/notifications/channels", "/notifications/deliveries?limit=100", "/audit/events?limit=1000"} {
 			if res := a.Do(t, "GET", path, nil).Want(200); strings.Contains(string(res.Body), secret) {
-				t.Errorf("%s shows a credential", path)
+				t.Errorf("GET %s shows a credential", path)
 			}
 		}
 		if strings.Contains(s.Log.String(), secret) {
@@ -354,8 +349,8 @@ func TestChannelTypes(t *testing.T) {
 	})
 }
 
-// TestAlertRules: an alert rule from its making to its end, as its owner, others of the
-// tenant and another tenant see it.
+// TestAlertRules goes through the life of an alert rule, as its owner, others of the tenant and
+// another tenant see it.
 func TestAlertRules(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -369,12 +364,12 @@ func TestAlertRules(t *testing.T) {
 		made := a.Do(t, "POST", "/notifications/alert-rules", draft(body{"severity": "error"})).Want(201)
 		path := fmt.Sprintf("/notifications/alert-rules/%d", made.ID())
 		if made.Get("environment") != "sandbox" || made.Get("firing") != false || made.Get("frequency", "evaluation_window_seconds") != 300.0 || made.Get("frequency", "cooldown_seconds") != 3600.0 {
-			t.Errorf("made %s", made.Body)
+			t.Errorf("POST of the rule = %s, want its defaults", made.Body)
 		}
 		var record body
 		a.Do(t, "GET", path, nil).Want(200).Into(&record)
 		if again := a.Do(t, "PUT", path, record).Want(200); again.Get("updated_at") != made.Get("updated_at") {
-			t.Errorf("a change of nothing: %s", again.Body)
+			t.Errorf("PUT without a change = %s, want the same updated_at", again.Body)
 		}
 		for pointer, wrong := range map[string]body{
 			"/trigger/metric":                      {"trigger": body{"metric": "joy", "operator": ">", "threshold": 1}},
@@ -391,13 +386,13 @@ func TestAlertRules(t *testing.T) {
 				wrong["name"] = "x"
 			}
 			if res := a.Do(t, "POST", "/notifications/alert-rules", wrong).Want(422); !strings.Contains(string(res.Body), `"`+pointer+`"`) {
-				t.Errorf("%s: %s", pointer, res.Body)
+				t.Errorf("POST of a wrong rule lacks the pointer %s: %s", pointer, res.Body)
 			}
 		}
 		a.Do(t, "POST", "/notifications/alert-rules", draft(nil)).Want(409)
 		a.With("If-Match", `"77"`).Do(t, "PUT", path, body{"name": "late"}).Want(412)
 		if p := a.Do(t, "POST", "/notifications/alert-rules/preview", draft(nil)).Want(200); p.Get("would_have_fired") != 0.0 || p.Get("evaluations").(float64) < 10_000 {
-			t.Errorf("preview %s", p.Body)
+			t.Errorf("the preview = %s, want no firing in at least 10000 evaluations", p.Body)
 		}
 
 		// A rule on a resource that is removed says so.
@@ -407,11 +402,10 @@ func TestAlertRules(t *testing.T) {
 		}})).Want(201)
 		a.Do(t, "DELETE", fmt.Sprintf("/resources/%d", resource.ID()), nil).Want(200)
 		if got := a.Do(t, "GET", fmt.Sprintf("/notifications/alert-rules/%d", filtered.ID()), nil).Want(200); !strings.Contains(fmt.Sprint(got.Get("problem")), "does not exist") {
-			t.Errorf("its resource is gone: %s", got.Body)
+			t.Errorf("the rule without its resource = %s, want it invalid", got.Body)
 		}
 
-		viewer := s.Anonymous()
-		viewer.APIKey = fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"notifications:read"}}).Want(200, 201).Get("key"))
+		viewer := s.WithKey(fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"notifications:read"}}).Want(200, 201).Get("key")))
 		viewer.Do(t, "GET", path, nil).Want(200)
 		viewer.Do(t, "DELETE", path, nil).Want(403)
 		a.Do(t, "GET", path+"?environment=production", nil).Want(404)
@@ -419,21 +413,21 @@ func TestAlertRules(t *testing.T) {
 		other := a.With("X-Tenant-ID", "other")
 		other.Do(t, "GET", path, nil).Want(404)
 		if res := other.Do(t, "GET", "/notifications/alert-rules", nil).Want(200); res.Get("total") != 0.0 {
-			t.Errorf("another tenant lists %s", res.Body)
+			t.Errorf("another tenant lists %s, want no rule", res.Body)
 		}
 		a.Do(t, "DELETE", path, nil).Want(200)
 		a.Do(t, "GET", path, nil).Want(404)
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, kind := range []string{"ALERT_RULE_CREATED", "ALERT_RULE_DELETED"} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 	})
 }
 
-// TestAlertRuleFires: real denials of one resource fire a rule that watches it, and its end
-// is told once they are out of the window.
+// TestAlertRuleFires checks that denials of a resource fire the rule that watches it, and that its
+// end is told after they have left the window.
 func TestAlertRuleFires(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -455,11 +449,11 @@ func TestAlertRuleFires(t *testing.T) {
 						return nil
 					}
 				}
-				return fmt.Errorf("%d calls, none is %s", len(r.calls), status)
+				return fmt.Errorf("the receiver has got %d calls, none %s", len(r.calls), status)
 			})
 		}
 		if log := a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200); !strings.Contains(string(log.Body), "CUSTOM_ALERT_FIRED") {
-			t.Error("the audit does not say that it fired")
+			t.Error("the audit lacks the firing of the rule")
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 // licenseKey is the API key of the tests' license servers.
 const licenseKey = "canary-license-key-1f7c"
 
-// licenseServer is a license server that notes the reports it gets.
+// licenseServer is a license server that records its reports.
 type licenseServer struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -54,7 +54,7 @@ func (l *licenseServer) set(status int, license string) {
 	l.mu.Unlock()
 }
 
-// update posts a license update that is signed with a key.
+// update sends a license update that is signed with a key.
 func update(t *testing.T, s *apptest.Server, key string, members body) *apptest.Response {
 	t.Helper()
 	canonical, err := json.Marshal(members)
@@ -68,12 +68,12 @@ func update(t *testing.T, s *apptest.Server, key string, members body) *apptest.
 	return s.Anonymous().Do(t, "POST", "/telemetry/webhook/license-update", signed)
 }
 
-// TestTelemetry: telemetry and license from an installation without a configuration to
-// the end of a subscription.
+// TestTelemetry tests telemetry and license, from an installation without a configuration to the
+// end of a subscription.
 func TestTelemetry(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, l := s.Admin, newLicenseServer(t)
-		unconfigured(t, s)
+		checkUnconfigured(t, s)
 
 		// What is wrong is said.
 		config := body{"business_admin_url": l.URL, "api_key": licenseKey, "enabled": false}
@@ -82,7 +82,7 @@ func TestTelemetry(t *testing.T) {
 			detail, _ := res.Get("detail").(string)
 			for _, allowed := range []string{"twice_monthly", "weekly", "monthly", "daily"} {
 				if !strings.Contains(detail, allowed) {
-					t.Errorf("frequency %v: %s", bad, res.Body)
+					t.Errorf("PUT with the frequency %v = %s, want the allowed values", bad, res.Body)
 				}
 			}
 		}
@@ -93,27 +93,27 @@ func TestTelemetry(t *testing.T) {
 			"/api_keys":             {"api_keys": "x"},
 		} {
 			if res := a.Do(t, "PUT", "/telemetry/config", draft).Want(422); !strings.Contains(fmt.Sprint(res.Get("detail")), name) {
-				t.Errorf("%s: %s", name, res.Body)
+				t.Errorf("PUT of %s = %s, want its name", name, res.Body)
 			}
 		}
 
 		made := a.Do(t, "PUT", "/telemetry/config", config).Want(200)
 		if made.Get("api_key_configured") != true || made.Get("frequency") != "twice_monthly" || made.Get("next_scheduled_at") != nil || made.Get("updated_at") == nil {
-			t.Errorf("configured: %s", made.Body)
+			t.Errorf("the configured telemetry = %s, want its key configured and no schedule", made.Body)
 		}
 		var back body // what was read can be sent back
 		a.Do(t, "GET", "/telemetry/config", nil).Want(200).Into(&back)
 		a.Do(t, "PUT", "/telemetry/config", back).Want(200)
 		elsewhere := newLicenseServer(t)
 		if res := a.Do(t, "PUT", "/telemetry/config", body{"business_admin_url": elsewhere.URL}).Want(422); !strings.Contains(string(res.Body), "API key") {
-			t.Errorf("another host: %s", res.Body)
+			t.Errorf("PUT of another host without the key = %s, want a refusal because of the API key", res.Body)
 		}
 		a.With("If-Match", `"99"`).Do(t, "PUT", "/telemetry/config", body{"frequency": "daily"}).Want(412)
 		if res := a.Do(t, "POST", "/telemetry/send-now", nil).Want(400); !strings.Contains(fmt.Sprint(res.Get("detail")), "telemetry is not enabled") {
-			t.Errorf("disabled: %s", res.Body)
+			t.Errorf("POST /telemetry/send-now of disabled telemetry = %s, want a refusal", res.Body)
 		}
 		if res := a.Do(t, "GET", "/telemetry/health", nil).Want(200); res.Get("status") != "disabled" || res.Get("connection_status") != "connected" {
-			t.Errorf("disabled: %s", res.Body)
+			t.Errorf("the health of disabled telemetry = %s, want disabled and connected", res.Body)
 		}
 
 		for frequency, day := range map[string]func(time.Time) bool{
@@ -126,25 +126,25 @@ func TestTelemetry(t *testing.T) {
 			res := a.Do(t, "PUT", "/telemetry/config", body{"enabled": true, "frequency": frequency}).Want(200)
 			next, err := time.Parse(time.RFC3339, fmt.Sprint(res.Get("next_scheduled_at")))
 			if err != nil || !day(next) || !next.After(time.Now()) {
-				t.Errorf("%s: %s", frequency, res.Body)
+				t.Errorf("PUT of the frequency %s = %s, want the next report", frequency, res.Body)
 			}
 		}
 		if res := a.Do(t, "GET", "/telemetry/scheduler-status", nil).Want(200); res.Get("scheduler_running") != true || res.Get("enabled") != true {
-			t.Errorf("the schedule: %s", res.Body)
+			t.Errorf("the schedule = %s, want it running", res.Body)
 		}
-		reports(t, s, l)
+		checkReports(t, s, l)
 		if res := a.Do(t, "POST", "/telemetry/test-connection", nil).Want(200); res.Get("status") != "success" || res.Get("url") != l.URL {
-			t.Errorf("the test: %s", res.Body)
+			t.Errorf("the test of the license server = %s, want it connected", res.Body)
 		}
-		gates(t, s, l)
+		checkGates(t, s, l)
 		if kept := s.Kept(t); strings.Contains(kept, licenseKey) || strings.Contains(s.Log.String(), licenseKey) {
-			t.Error("the API key is kept in clear")
+			t.Error("the store or the log has the API key in clear")
 		}
 	})
 }
 
-// unconfigured: nothing is gated, and nothing is sent.
-func unconfigured(t *testing.T, s *apptest.Server) {
+// checkUnconfigured checks that without a configuration nothing is gated and nothing is sent.
+func checkUnconfigured(t *testing.T, s *apptest.Server) {
 	t.Helper()
 	a := s.Admin
 	for _, call := range []string{
@@ -153,27 +153,25 @@ func unconfigured(t *testing.T, s *apptest.Server) {
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		if res := a.Do(t, method, "/telemetry/"+path, nil).Want(404); res.Get("detail") == nil {
-			t.Errorf("%s: %s", call, res.Body)
+			t.Errorf("%s without a configuration = %s, want a refusal", call, res.Body)
 		}
 	}
 	if res := a.Do(t, "GET", "/telemetry/history", nil).Want(200); strings.TrimSpace(string(res.Body)) != "[]" {
-		t.Errorf("history: %s", res.Body)
+		t.Errorf("the history without a configuration = %s, want none", res.Body)
 	}
 	if res := a.Do(t, "GET", "/telemetry/health", nil).Want(200); res.Get("status") != "not_configured" {
-		t.Errorf("health: %s", res.Body)
+		t.Errorf("the health without a configuration = %s, want not_configured", res.Body)
 	}
 	st := a.Do(t, "GET", "/telemetry/license-status", nil).Want(200)
 	if st.Get("tier") != "community" || st.Get("features_gated") != false || st.Get("can_promote_to_production") != true || st.Get("can_test_policies") != true {
-		t.Errorf("license: %s", st.Body)
+		t.Errorf("the license without a configuration = %s, want the community's", st.Body)
 	}
 	update(t, s, "", body{"customer_id": "default"}).Want(404)
-	key := s.Anonymous()
-	key.Bearer, _ = a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "reports", "scopes": []string{"telemetry:write"}}).Want(201).Get("key").(string)
+	key := s.WithToken(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "reports", "scopes": []string{"telemetry:write"}}).Want(201).Text("key"))
 	key.Do(t, "GET", "/telemetry/health", nil).Want(401) // a JWT is due
 	key.Bearer, key.APIKey = "", key.Bearer
 	key.Do(t, "GET", "/telemetry/health", nil).Want(401)
-	token := s.Anonymous()
-	token.Bearer, _ = key.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
+	token := s.WithToken(key.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Text("access_token"))
 	token.Do(t, "GET", "/telemetry/health", nil).Want(200)
 
 	p := apptest.Activate(t, a, "free", "sandbox", "package free\n\nallow := true\n", nil)
@@ -183,8 +181,9 @@ func unconfigured(t *testing.T, s *apptest.Server) {
 	a.Do(t, "PUT", "/environments/production/enforcement", body{"mode": "shadow"}).Want(200)
 }
 
-// reports: what the preview shows is sent, and what fails is listed and sent again.
-func reports(t *testing.T, s *apptest.Server, l *licenseServer) {
+// checkReports checks that the preview is what is sent, and that a failed report is listed and can
+// be sent again.
+func checkReports(t *testing.T, s *apptest.Server, l *licenseServer) {
 	t.Helper()
 	a := s.Admin
 	for range 3 {
@@ -193,48 +192,48 @@ func reports(t *testing.T, s *apptest.Server, l *licenseServer) {
 	var shown *apptest.Response
 	apptest.Eventually(t, time.Minute, func() error {
 		if shown = a.Do(t, "GET", "/telemetry/preview", nil).Want(200); shown.Get("sandbox_events") != 3.0 || shown.Get("total_events") != 3.0 {
-			return fmt.Errorf("%s", shown.Body)
+			return fmt.Errorf("the preview = %s, want 3 decisions", shown.Body)
 		}
 		return nil
 	})
 	if id := fmt.Sprint(shown.Get("customer_id")); !strings.HasPrefix(id, "anon-") || shown.Get("tier") != "pro" || shown.Get("deployment_version") == nil {
-		t.Errorf("the preview: %s", shown.Body)
+		t.Errorf("the preview = %s, want an anonymous customer with tier and version", shown.Body)
 	}
 	if res := a.Do(t, "POST", "/telemetry/send-now", nil).Want(200); res.Get("status") != "success" || res.Get("records_sent") != 1.0 {
-		t.Errorf("sent: %s", res.Body)
+		t.Errorf("the report = %s, want it sent", res.Body)
 	}
 	l.mu.Lock()
 	if len(l.reports) != 1 || l.reports[0] != string(shown.Body) {
-		t.Errorf("sent %q, shown %q", l.reports, shown.Body)
+		t.Errorf("the license server got %q, the preview was %q", l.reports, shown.Body)
 	}
 	l.mu.Unlock()
 	if res := a.Do(t, "GET", "/telemetry/health", nil).Want(200); res.Get("status") != "healthy" {
-		t.Errorf("health: %s", res.Body)
+		t.Errorf("the health after a report = %s, want it in order", res.Body)
 	}
 	l.set(503, "the license server's own words")
 	res := a.Do(t, "POST", "/telemetry/send-now", nil).Want(500)
 	if detail := fmt.Sprint(res.Get("detail")); !strings.Contains(detail, "503") || strings.Contains(detail, "own words") {
-		t.Errorf("a failure: %s", res.Body)
+		t.Errorf("the failed report = %s, want 503 without the server's text", res.Body)
 	}
 	var page []body
 	a.Do(t, "GET", "/telemetry/history?limit=1", nil).Want(200).Into(&page)
 	if len(page) != 1 || page[0]["status"] != "failed" || page[0]["response_code"] != 503.0 || page[0]["error_details"] == nil {
-		t.Fatalf("history: %v", page)
+		t.Fatalf("the last entry of the history = %v, want the failed report", page)
 	}
 	retry := fmt.Sprintf("/telemetry/history/%.0f/retry", page[0]["id"])
 	a.Do(t, "POST", retry, nil).Want(500)
 	l.set(200, `{"subscription_tier":"pro","subscription_status":"active"}`)
 	if res := a.Do(t, "POST", retry, nil).Want(200); res.Get("status") != "success" || res.Get("retry_count") != 2.0 || res.Get("log_id") != page[0]["id"] {
-		t.Errorf("again: %s", res.Body)
+		t.Errorf("the repeated report = %s, want it sent", res.Body)
 	}
 	a.Do(t, "POST", retry, nil).Want(409)
 	a.Do(t, "POST", "/telemetry/history/99999/retry", nil).Want(404)
 	a.Do(t, "GET", "/telemetry/history?limit=0", nil).Want(400)
 }
 
-// gates: promotion, enforcement and tests follow the license and its server; decisions
-// do not.
-func gates(t *testing.T, s *apptest.Server, l *licenseServer) {
+// checkGates checks that promotion, enforcement and tests follow the license and its server, and
+// that decisions do not.
+func checkGates(t *testing.T, s *apptest.Server, l *licenseServer) {
 	t.Helper()
 	a := s.Admin
 	p := apptest.Activate(t, a, "gated", "sandbox", "package gated\n\nallow := true\n", nil)
@@ -245,66 +244,66 @@ func gates(t *testing.T, s *apptest.Server, l *licenseServer) {
 	}
 	for range 2 {
 		if res := update(t, s, "another key", ended).Want(401); res.Get("detail") == nil {
-			t.Errorf("a bad signature: %s", res.Body)
+			t.Errorf("an update with a wrong signature = %s, want a refusal", res.Body)
 		}
 	}
 	first := update(t, s, licenseKey, ended).Want(200)
 	if first.Get("status") != "success" || first.Get("subscription_tier") != "trial" || first.Get("updated_users") != 1.0 {
-		t.Errorf("the update: %s", first.Body)
+		t.Errorf("the license update = %s, want trial for one user", first.Body)
 	}
 	if again := update(t, s, licenseKey, ended).Want(200); string(again.Body) != string(first.Body) {
-		t.Errorf("the update again: %s", again.Body)
+		t.Errorf("the repeated license update = %s, want the same answer", again.Body)
 	}
 	if res := a.Do(t, "GET", "/telemetry/license-check/promote-production", nil).Want(200); res.Get("allowed") != false || res.Get("reason") != "trial_expired" || res.Get("trial_end_date") != "2020-01-31T00:00:00Z" {
-		t.Errorf("the check: %s", res.Body)
+		t.Errorf("the check of the license = %s, want trial_expired", res.Body)
 	}
 	if res := a.Do(t, "POST", promotion, body{}).Want(403); res.Get("error") != "license_required" || res.Get("reason") != "trial_expired" {
-		t.Errorf("a promotion: %s", res.Body)
+		t.Errorf("the promotion without a license = %s, want license_required", res.Body)
 	}
 	if res := a.Do(t, "GET", fmt.Sprintf("/policies/%d", p), nil).Want(200); res.Get("environment") != "sandbox" {
-		t.Errorf("the policy moved: %s", res.Body)
+		t.Errorf("the policy after a refused promotion = %s, want it in sandbox", res.Body)
 	}
 	a.Do(t, "PUT", "/environments/production/enforcement", body{"mode": "enforce"}).Want(403)
 	a.Do(t, "POST", tests, nil).Want(200)
 	if res := a.Do(t, "GET", "/telemetry/license-check/test-policies", nil).Want(200); res.Get("allowed") != true {
-		t.Errorf("the check: %s", res.Body)
+		t.Errorf("the check of the license = %s, want tests allowed", res.Body)
 	}
 
 	bought := body{"customer_id": "default", "subscription_tier": "pro", "subscription_status": "active", "trial_end_date": nil, "effective_date": "2026-11-02T00:00:00Z"}
 	update(t, s, licenseKey, bought).Want(200)
 	if res := update(t, s, licenseKey, ended).Want(200); res.Get("status") != "ignored" {
-		t.Errorf("an old update: %s", res.Body)
+		t.Errorf("an old license update = %s, want it ignored", res.Body)
 	}
 	a.Do(t, "POST", promotion, body{}).Want(200)
 	a.Do(t, "PUT", "/environments/production/enforcement", body{"mode": "enforce"}).Want(200)
 
 	l.set(500, "")
 	if res := a.Do(t, "POST", "/telemetry/test-connection", nil).Want(200); res.Get("status") != "failed" {
-		t.Errorf("the test: %s", res.Body)
+		t.Errorf("the test of a failing license server = %s, want failed", res.Body)
 	}
 	if res := a.Do(t, "GET", "/telemetry/license-check/test-policies", nil).Want(403); res.Get("detail") == nil {
-		t.Errorf("the check: %s", res.Body)
+		t.Errorf("the check of tests with a failing license server = %s, want a detail", res.Body)
 	}
 	a.Do(t, "POST", tests, nil).Want(403)
 	a.Do(t, "POST", "/policies-as-code/test", body{"files": apptest.CodeFiles("a.rego", "package a\n")}).Want(403)
 	if res := a.Do(t, "GET", "/telemetry/license-status", nil).Want(200); res.Get("connected") != false || res.Get("can_promote_to_production") != true || res.Get("promote_warning") == nil {
-		t.Errorf("a silent server: %s", res.Body)
+		t.Errorf("the license with a failing license server = %s, want promotion with a warning", res.Body)
 	}
 	a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "action": body{"method": "GET"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 	a.Do(t, "PUT", "/environments/production/enforcement", body{"mode": "enforce"}).Want(200)
 	var alerts []body
 	a.Do(t, "GET", "/tenants/default/alerts", nil).Want(200).Into(&alerts)
-	told := false
+	alerted := false
 	for _, alert := range alerts {
-		told = told || alert["type"] == "license_warning" && alert["resolved_at"] == nil
+		alerted = alerted || alert["type"] == "license_warning" && alert["resolved_at"] == nil
 	}
-	if !told {
-		t.Errorf("alerts: %v", alerts)
+	if !alerted {
+		t.Errorf("the alerts are %v, want one about the license", alerts)
 	}
 	log := string(a.Do(t, "GET", "/audit/events?limit=200", nil).Want(200).Body)
 	for _, kind := range []string{"TELEMETRY_CONFIGURED", "TELEMETRY_SENT", "TELEMETRY_FAILED", "LICENSE_UPDATED"} {
 		if !strings.Contains(log, kind) {
-			t.Errorf("the audit has no %s", kind)
+			t.Errorf("the audit lacks %s", kind)
 		}
 	}
 }

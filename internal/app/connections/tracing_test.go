@@ -99,7 +99,7 @@ func (c *collector) take(r *http.Request, data []byte) error {
 			}
 		}
 	default:
-		return errors.New("there is nothing at " + r.URL.Path)
+		return errors.New("the collector has nothing at " + r.URL.Path)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (c *collector) span(t *testing.T, service, traceID string) *trace.Span {
 				return nil
 			}
 		}
-		return fmt.Errorf("%s sent no span of %s, of %d", service, traceID, len(c.spans[service]))
+		return fmt.Errorf("%s has sent no span of the trace %s, of %d spans", service, traceID, len(c.spans[service]))
 	})
 	return found
 }
@@ -140,8 +140,8 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// TestTracing follows a trace through a bouncer to the application, and through the
-// server. The spans name the decisions, and metrics arrive as well.
+// TestTracing follows a trace through a bouncer to the application, and through the server. The
+// spans name the decisions, and the collector gets metrics.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
@@ -158,7 +158,7 @@ func TestTracing(t *testing.T) {
 	b := s.Bouncer(t, s.Admin, body{"name": "edge", "environment": "sandbox", "resource_ids": []int64{resource}}, app.Addr, env...)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if b.As("eve", "").Do(t, "GET", "/orders/1", nil).Status != 403 {
-			return errors.New("does not enforce yet")
+			return errors.New("the bouncer does not enforce yet")
 		}
 		return nil
 	})
@@ -174,18 +174,18 @@ func TestTracing(t *testing.T) {
 		t.Errorf("the application has traceparent %q and tracestate %q, want %q", got.Get("Traceparent"), got.Get("Tracestate"), want)
 	}
 	if p := fmt.Sprintf("%x", passed.ParentSpanId); p != clientSpan || passed.Name != "GET" || attribute(passed.Attributes, "http.response.status_code") != "200" {
-		t.Errorf("the bouncer's span %s has the parent %s and %v", passed.Name, p, passed.Attributes)
+		t.Errorf("the bouncer's span %s has the parent %s and the attributes %v, want GET below the client's span with the status 200", passed.Name, p, passed.Attributes)
 	}
 	id := attribute(passed.Attributes, "gatehouse.decision_id")
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := s.Admin.Do(t, "GET", "/decisions/audit/"+id+"?environment=sandbox", nil); res.Status != 200 {
-			return fmt.Errorf("the decision %q of the span: %d %s", id, res.Status, res.Body)
+			return fmt.Errorf("the decision %q of the span: GET = %d %s, want 200", id, res.Status, res.Body)
 		}
 		return nil
 	})
 	for _, malformed := range []string{"00-" + clientTrace + "-0000000000000000-01", "ff-x", "00-" + strings.Repeat("0", 32) + "-" + clientSpan + "-01"} {
 		if got := ask(malformed, "vendor=2"); strings.Contains(got.Get("Traceparent"), clientTrace) || len(got.Get("Traceparent")) != 55 || got.Get("Tracestate") != "" {
-			t.Errorf("with traceparent %q the application has %q and %q", malformed, got.Get("Traceparent"), got.Get("Tracestate"))
+			t.Errorf("with the traceparent %q the application gets %q and %q, want a new trace", malformed, got.Get("Traceparent"), got.Get("Tracestate"))
 		}
 	}
 
@@ -193,14 +193,14 @@ func TestTracing(t *testing.T) {
 	decided := s.Admin.With("Traceparent", "00-"+other+"-"+clientSpan+"-01").Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ada"}, "environment": "sandbox"}).Want(200)
 	at := c.span(t, "gatehouse", other)
 	if attribute(at.Attributes, "gatehouse.decision_id") != decided.Get("decision_id") || at.Name != "evaluate-decision" || fmt.Sprintf("%x", at.ParentSpanId) != clientSpan {
-		t.Errorf("the server's span is %s with %v, for the decision %v", at.Name, at.Attributes, decided.Get("decision_id"))
+		t.Errorf("the server's span is %s with %v, want evaluate-decision below the client's span with the decision %v", at.Name, at.Attributes, decided.Get("decision_id"))
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, name := range []string{"gatehouse-bouncer gatehouse_bouncer_verdicts_total", "gatehouse gatehouse_audit_spool_records"} {
 			if !c.metrics[name] {
-				return fmt.Errorf("no metric %s among %d", name, len(c.metrics))
+				return fmt.Errorf("the collector lacks the metric %s among %d", name, len(c.metrics))
 			}
 		}
 		return nil
@@ -208,17 +208,17 @@ func TestTracing(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.headers.Get("X-Collector-Key") != "open" {
-		t.Errorf("the headers of the environment are missing: %v", c.headers)
+		t.Errorf("the collector's requests lack the headers of the environment: %v", c.headers)
 	}
 	for _, secret := range []string{"secret-of-the-query", b.Token, apptest.Password} {
 		if bytes.Contains(c.raw.Bytes(), []byte(secret)) {
-			t.Errorf("the collector was sent %q", secret)
+			t.Errorf("the collector got the secret %q", secret)
 		}
 	}
 }
 
-// TestTracingEnvoy: a check over gRPC is a span of the trace that its metadata name, or else of
-// the checked request's, with the decision.
+// TestTracingEnvoy checks that a check over gRPC is a span with the decision, in the trace of its
+// metadata or else of the checked request.
 func TestTracingEnvoy(t *testing.T) {
 	t.Parallel()
 	c, addr := newCollector(t), freeport.Addr(t)
@@ -253,7 +253,7 @@ func TestTracingEnvoy(t *testing.T) {
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if check("/orders/2", nil, nil) == 200 {
-			return errors.New("does not enforce yet")
+			return errors.New("the bouncer does not enforce yet")
 		}
 		return nil
 	})
@@ -275,12 +275,12 @@ func TestTracingEnvoy(t *testing.T) {
 		span := c.span(t, "gatehouse-bouncer", tc.trace)
 		if p := fmt.Sprintf("%x", span.ParentSpanId); p != clientSpan || span.Name != "envoy.service.auth.v3.Authorization/Check" ||
 			attribute(span.Attributes, "http.response.status_code") != fmt.Sprint(status) || attribute(span.Attributes, "url.path") != strings.TrimSuffix(tc.path, "?token=secret-of-the-query") {
-			t.Errorf("%s: the span %s has the parent %s and %v; the status was %d", tc.what, span.Name, p, span.Attributes, status)
+			t.Errorf("%s: the span %s has the parent %s and the attributes %v at the status %d, want a check below the client's span with its status and path", tc.what, span.Name, p, span.Attributes, status)
 		}
 		id := attribute(span.Attributes, "gatehouse.decision_id")
 		apptest.Eventually(t, 30*time.Second, func() error {
 			if res := s.Admin.Do(t, "GET", "/decisions/audit/"+id+"?environment=sandbox", nil); res.Status != 200 {
-				return fmt.Errorf("%s: the decision %q of the span: %d %s", tc.what, id, res.Status, res.Body)
+				return fmt.Errorf("%s: the decision %q of the span: GET = %d %s, want 200", tc.what, id, res.Status, res.Body)
 			}
 			return nil
 		})
@@ -288,12 +288,12 @@ func TestTracingEnvoy(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if bytes.Contains(c.raw.Bytes(), []byte("secret-of-the-query")) {
-		t.Error("the collector was sent the query")
+		t.Error("the collector got the query of the request")
 	}
 }
 
-// TestTracingOff: without a collector a bouncer leaves traces alone, and with one that is
-// away everything goes on.
+// TestTracingOff checks that a bouncer without a collector leaves traces unchanged, and that
+// everything works with a collector that is away.
 func TestTracingOff(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+freeport.Addr(t), "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_TIMEOUT=200")
@@ -303,7 +303,7 @@ func TestTracingOff(t *testing.T) {
 	sent := "00-" + clientTrace + "-" + clientSpan + "-01"
 	(&apptest.Client{Base: b.URL}).With("Traceparent", sent).With("Tracestate", "a=1").Do(t, "GET", "/", nil).Want(200)
 	if got := <-seen; got.Get("Traceparent") != sent || got.Get("Tracestate") != "a=1" {
-		t.Errorf("the application has %q and %q", got.Get("Traceparent"), got.Get("Tracestate"))
+		t.Errorf("the application gets %q and %q, want the client's trace", got.Get("Traceparent"), got.Get("Tracestate"))
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		s.Admin.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ada"}}).Want(200)
@@ -313,11 +313,11 @@ func TestTracingOff(t *testing.T) {
 		return nil
 	})
 	if n := strings.Count(s.Log.String(), "OpenTelemetry"); n != 1 {
-		t.Errorf("the log names the collector %d times", n)
+		t.Errorf("the log names the collector %d times, want 1", n)
 	}
 	wrong := exec.Command(apptest.Binary(t), "server")
 	wrong.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", "GATEHOUSE_DEMO=true", "GATEHOUSE_LISTEN="+freeport.Addr(t), "GATEHOUSE_DATA_DIR="+t.TempDir())
 	if out, err := wrong.CombinedOutput(); err == nil || !strings.Contains(string(out), "OTEL_EXPORTER_OTLP_ENDPOINT") {
-		t.Errorf("a server with a wrong endpoint: %v\n%s", err, out)
+		t.Errorf("a server with a wrong endpoint = %v, want an error that names the setting\n%s", err, out)
 	}
 }

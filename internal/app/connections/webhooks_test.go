@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// call is one request that a receiver got.
+// call is a request that a receiver got.
 type call struct {
 	Header http.Header
 	Raw    string
@@ -26,7 +26,7 @@ type call struct {
 	Data   map[string]any `json:"data"`
 }
 
-// receiver is somebody else's server.
+// receiver is a server that records its requests.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -56,15 +56,15 @@ func (r *receiver) set(answer func(w http.ResponseWriter, c call)) {
 	r.mu.Unlock()
 }
 
-// received are the calls so far.
+// received returns the calls so far.
 func (r *receiver) received() []call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// await waits for a call of a path and event type.
-func (r *receiver) await(t *testing.T, path, kind string) call {
+// waitFor waits for a call of a path and event type.
+func (r *receiver) waitFor(t *testing.T, path, kind string) call {
 	t.Helper()
 	var found call
 	apptest.Eventually(t, time.Minute, func() error {
@@ -77,13 +77,13 @@ func (r *receiver) await(t *testing.T, path, kind string) call {
 				return nil
 			}
 		}
-		return fmt.Errorf("no %s at %s among %v", kind, path, seen)
+		return fmt.Errorf("the receiver has no %s at %s among %v", kind, path, seen)
 	})
 	return found
 }
 
-// TestWebhooks: a subscription from its making to its end, as its owner, others of the
-// tenant and another tenant see it.
+// TestWebhooks goes through the life of a webhook, as its owner, others of the tenant and another
+// tenant see it.
 func TestWebhooks(t *testing.T) {
 	apptest.Inner(t)
 	each(t, func(t *testing.T, s *apptest.Server) {
@@ -93,24 +93,24 @@ func TestWebhooks(t *testing.T) {
 		}}).Want(201)
 		path, secret := fmt.Sprintf("/webhooks/%d", made.ID()), fmt.Sprint(made.Get("secret"))
 		if !strings.HasPrefix(secret, "whsec_") {
-			t.Fatalf("no secret in %s", made.Body)
+			t.Fatalf("the answer has no secret: %s", made.Body)
 		}
 		if got := a.Do(t, "GET", path, nil).Want(200); strings.Contains(string(got.Body), secret) || got.Get("secret_set") != true {
-			t.Errorf("the webhook reads %s", got.Body)
+			t.Errorf("the webhook = %s, want secret_set and no secret", got.Body)
 		}
 
 		// What happens is told, signed.
 		resource := a.Do(t, "POST", "/resources", body{"name": "payments", "type": "api", "path": "/payments"}).Want(201).ID()
-		c := r.await(t, "/all", "resource.created")
+		c := r.waitFor(t, "/all", "resource.created")
 		if c.Data["resource_id"] != float64(resource) || c.Data["resource_name"] != "payments" || c.Data["environment"] != "sandbox" {
-			t.Errorf("data is %v", c.Data)
+			t.Errorf("the event has the data %v, want the resource", c.Data)
 		}
 		if !outbound.SignatureValid([]byte(secret), []byte(c.Raw), c.Header.Get("X-Service-Signature")) {
-			t.Error("X-Service-Signature does not sign the body")
+			t.Error("X-Service-Signature is not that of the body")
 		}
 		apptest.Activate(t, a, "deployed", "sandbox", "package deployed\n\nallow := true\n", nil)
-		if c = r.await(t, "/all", "policy.deployed"); c.Data["policy_name"] != "deployed" || c.Data["deployed_by"] != "admin" || c.Data["policy_id"] == nil {
-			t.Errorf("policy.deployed carries %v", c.Data)
+		if c = r.waitFor(t, "/all", "policy.deployed"); c.Data["policy_name"] != "deployed" || c.Data["deployed_by"] != "admin" || c.Data["policy_id"] == nil {
+			t.Errorf("policy.deployed has the data %v, want the deployment", c.Data)
 		}
 
 		// What is wrong is said.
@@ -120,53 +120,50 @@ func TestWebhooks(t *testing.T) {
 			"/events":   {"name": "x", "url": r.URL, "events": []string{}},
 		} {
 			if res := a.Do(t, "POST", "/webhooks", draft).Want(422); !strings.Contains(string(res.Body), `"`+want+`"`) {
-				t.Errorf("%v: %s", draft, res.Body)
+				t.Errorf("POST /webhooks of %v = %s, want the pointer %s", draft, res.Body, want)
 			}
 		}
 		a.Do(t, "POST", "/webhooks", body{"name": "all", "url": r.URL, "events": []string{"user.created"}}).Want(409)
 		elsewhere := newReceiver(t)
-		if res := a.Do(t, "PUT", path, body{"url": elsewhere.URL}).Want(422); res.Get("error") != "credential_required" {
-			t.Errorf("another host: %s", res.Body)
-		}
+		a.Do(t, "PUT", path, body{"url": elsewhere.URL}).ExpectError("another host", 422, "credential_required")
 		a.Do(t, "PUT", path, body{"url": r.URL + "/all?x=1"}).Want(200)
 		a.With("If-Match", `"1"`).Do(t, "PUT", path, body{"name": "late"}).Want(412)
 
 		// A test shows the receiver's answer. Redirects are not followed.
 		if res := a.Do(t, "POST", path+"/test", body{"event_type": "bouncer.connected"}).Want(200); res.Get("delivered") != true || res.Get("response_status") != 204.0 {
-			t.Errorf("the test answers %s", res.Body)
+			t.Errorf("the test of the webhook = %s, want it delivered", res.Body)
 		}
 		r.set(func(w http.ResponseWriter, _ call) { w.Header().Set("Location", elsewhere.URL); w.WriteHeader(307) })
 		if res := a.Do(t, "POST", path+"/test", body{}).Want(200); res.Get("delivered") != false || res.Get("response_status") != 307.0 {
-			t.Errorf("the test answers %s", res.Body)
+			t.Errorf("the test of a redirect = %s, want a failure with 307", res.Body)
 		}
 		if len(elsewhere.calls) != 0 {
-			t.Error("a redirect was followed")
+			t.Error("the server followed a redirect")
 		}
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(200) })
 
 		// Deliveries, and one again.
 		list := a.Do(t, "GET", path+"/deliveries?event_type=resource.created&status=delivered", nil).Want(200)
 		if list.Get("total") != 1.0 {
-			t.Fatalf("deliveries: %s", list.Body)
+			t.Fatalf("the list of deliveries = %s, want 1", list.Body)
 		}
 		var page struct{ Deliveries []struct{ ID int64 } }
 		list.Into(&page)
 		one := fmt.Sprintf("%s/deliveries/%d", path, page.Deliveries[0].ID)
 		if d := a.Do(t, "GET", one, nil).Want(200); d.Get("payload", "data", "resource_name") != "payments" {
-			t.Errorf("the delivery reads %s", d.Body)
+			t.Errorf("the delivery = %s, want what was sent", d.Body)
 		}
 		again := a.Do(t, "POST", one+"/redeliver", nil).Want(200)
 		apptest.Eventually(t, time.Minute, func() error {
 			d := a.Do(t, "GET", fmt.Sprintf("%s/deliveries/%d", path, again.ID()), nil).Want(200)
 			if d.Get("status") != "delivered" || d.Get("redelivery") != true {
-				return fmt.Errorf("redelivered: %s", d.Body)
+				return fmt.Errorf("the repeated delivery = %s, want it sent", d.Body)
 			}
 			return nil
 		})
 
 		// Others.
-		viewer := s.Anonymous()
-		viewer.APIKey = fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"webhooks:read"}}).Want(200, 201).Get("key"))
+		viewer := s.WithKey(fmt.Sprint(a.Do(t, "POST", "/tenants/default/api-keys", body{"name": "viewer", "scopes": []string{"webhooks:read"}}).Want(200, 201).Get("key")))
 		viewer.Do(t, "GET", path, nil).Want(200)
 		viewer.Do(t, "POST", path+"/test", body{}).Want(403)
 		a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
@@ -175,40 +172,39 @@ func TestWebhooks(t *testing.T) {
 			foreign := other.Do(t, method, p, body{}).Want(404)
 			never := other.Do(t, method, strings.Replace(p, path, "/webhooks/987654", 1), body{}).Want(404)
 			if foreign.Get("message") != never.Get("message") {
-				t.Errorf("%s %s: %s and %s", method, p, foreign.Body, never.Body)
+				t.Errorf("%s %s of another tenant's webhook = %s, want %s as for an unknown one", method, p, foreign.Body, never.Body)
 			}
 		}
 		other.Do(t, "GET", one, nil).Want(404)
 		other.Do(t, "POST", one+"/redeliver", nil).Want(404)
 		if res := other.Do(t, "GET", "/webhooks", nil).Want(200); res.Get("total") != 0.0 {
-			t.Errorf("another tenant lists %s", res.Body)
+			t.Errorf("another tenant lists %s, want no webhook", res.Body)
 		}
 
 		// Off, rotated, gone; and all of it in the audit, without the secret.
 		if res := a.Do(t, "POST", path+"/disable", nil).Want(200); res.Get("enabled") != false {
-			t.Errorf("disabled: %s", res.Body)
+			t.Errorf("the disabled webhook = %s, want it disabled", res.Body)
 		}
 		a.Do(t, "POST", one+"/redeliver", nil).Want(409)
 		a.Do(t, "POST", path+"/enable", nil).Want(200)
 		if res := a.Do(t, "POST", path+"/rotate-secret", body{"overlap_seconds": 60}).Want(200); res.Get("secret") == secret || res.Get("previous_secret_until") == nil {
-			t.Errorf("rotated: %s", res.Body)
+			t.Errorf("the rotated webhook = %s, want a new secret and the end of the old one", res.Body)
 		}
 		a.Do(t, "DELETE", path, nil).Want(200)
 		a.Do(t, "GET", path, nil).Want(404)
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, kind := range []string{"WEBHOOK_CREATED", "WEBHOOK_UPDATED", "WEBHOOK_TESTED", "WEBHOOK_REDELIVERED", "WEBHOOK_DISABLED", "WEBHOOK_ENABLED", "WEBHOOK_SECRET_ROTATED", "WEBHOOK_DELETED"} {
 			if !strings.Contains(log, kind) {
-				t.Errorf("the audit has no %s", kind)
+				t.Errorf("the audit lacks %s", kind)
 			}
 		}
 		if strings.Contains(log, secret) || strings.Contains(s.Log.String(), secret) {
-			t.Error("the secret is in the audit or the log")
+			t.Error("the audit or the log has the secret")
 		}
 	})
 }
 
-// TestWebhookSurvivesKill: what was queued when the process was killed is delivered by
-// the one that comes after.
+// TestWebhookSurvivesKill checks that the next server delivers what was queued at a kill.
 func TestWebhookSurvivesKill(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, r := s.Admin, newReceiver(t)
@@ -219,16 +215,16 @@ func TestWebhookSurvivesKill(t *testing.T) {
 		s.Kill()
 		r.set(func(w http.ResponseWriter, _ call) { w.WriteHeader(200) })
 		s.Start()
-		r.await(t, "/kept", "user.updated")
+		r.waitFor(t, "/kept", "user.updated")
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i, c := range r.calls {
 			if c.Type == "user.updated" && (i == 0 || r.calls[i-1].Type != "user.created" && r.calls[i-1].Type != "user.updated") {
-				t.Errorf("call %d is %s", i, c.Type)
+				t.Errorf("the call %d is %s, want it after user.created", i, c.Type)
 			}
 		}
 		if r.calls[0].Type != "user.created" {
-			t.Errorf("first came %s", r.calls[0].Type)
+			t.Errorf("the first call is %s, want user.created", r.calls[0].Type)
 		}
 	})
 }

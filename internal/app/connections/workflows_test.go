@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// callback is how a system answers back, as it got it.
+// callback is the address and token with which a system answers.
 type callback struct{ path, tenant, token string }
 
 // callbackOf reads the callback of a message, and checks that it leads to this server.
@@ -20,13 +20,13 @@ func callbackOf(t *testing.T, s *apptest.Server, c call) callback {
 	back, _ := c.Data["callback"].(map[string]any)
 	u, err := url.Parse(fmt.Sprint(back["url"]))
 	if err != nil || !strings.HasPrefix(u.Path, "/api/v1/integrations/") {
-		t.Fatalf("the callback of %s", c.Raw)
+		t.Fatalf("the message %s has no callback to this server", c.Raw)
 	}
 	return callback{strings.TrimPrefix(u.Path, "/api/v1") + "?" + u.RawQuery, u.Query().Get("tenant_id"), fmt.Sprint(back["token"])}
 }
 
-// TestWorkflow: the action of a control starts a workflow, which answers back without a
-// credential of its own. Operators see the run; others do not.
+// TestWorkflow checks that an action of a control starts a workflow, which answers without a
+// credential, and that operators see the run and others do not.
 func TestWorkflow(t *testing.T) {
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a, engine := s.Admin, newReceiver(t)
@@ -37,23 +37,23 @@ func TestWorkflow(t *testing.T) {
 			{"type": "workflow", "destination_ref": fmt.Sprintf("integration:%d", flow), "trigger": "on_deny", "payload": body{"message": "{{user.id}}: {{reason}}"}},
 		}}).Want(201)
 		a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "bob", "password": "hunter2"}, "resource": body{"type": "api", "path": "/payments"}}).Want(200)
-		told := engine.await(t, "/start", "control.action")
-		if !outbound.SignatureValid([]byte(key), []byte(told.Raw), told.Header.Get("X-Service-Signature")) || strings.Contains(told.Raw, "hunter2") || told.Data["message"] != "bob: never" {
-			t.Errorf("the engine got %s", told.Raw)
+		message := engine.waitFor(t, "/start", "control.action")
+		if !outbound.SignatureValid([]byte(key), []byte(message.Raw), message.Header.Get("X-Service-Signature")) || strings.Contains(message.Raw, "hunter2") || message.Data["message"] != "bob: never" {
+			t.Errorf("the engine got %s, want a signed message without the secret", message.Raw)
 		}
 		apptest.Eventually(t, time.Minute, func() error {
 			if page := a.Do(t, "GET", path+"/runs?status=running", nil).Want(200); page.Get("total") != 1.0 {
-				return fmt.Errorf("runs: %s", page.Body)
+				return fmt.Errorf("the runs are %s, want one", page.Body)
 			}
 			return nil
 		})
 
-		back, nobody := callbackOf(t, s, told), s.Anonymous()
+		back, nobody := callbackOf(t, s, message), s.Anonymous()
 		answer := body{"token": back.token, "status": "succeeded", "message": "ticket 17", "answered_by": "ops-bot"}
 		code := func(c *apptest.Client, path string, doc body, status int, want string) {
 			t.Helper()
 			if got := c.Do(t, "POST", path, doc).Want(status).Get("error"); got != want {
-				t.Errorf("%v instead of %s", got, want)
+				t.Errorf("the error is %v, want %s", got, want)
 			}
 		}
 		a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201)
@@ -62,7 +62,7 @@ func TestWorkflow(t *testing.T) {
 		code(nobody, back.path, body{"token": "gh_callback_guess", "status": "succeeded"}, 401, "invalid_callback")
 		code(nobody, back.path, body{"token": back.token, "status": "running"}, 422, "validation_failed")
 		if got := nobody.Do(t, "POST", back.path, answer).Want(200); got.Get("status") != "succeeded" {
-			t.Errorf("the answer is %s", got.Body)
+			t.Errorf("the answer = %s, want the run succeeded", got.Body)
 		}
 		code(nobody, back.path, answer, 409, "already_answered")
 
@@ -75,7 +75,7 @@ func TestWorkflow(t *testing.T) {
 		log := string(a.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		for _, text := range []string{log, string(runs.Body), s.Log.String()} {
 			if strings.Contains(text, back.token) || strings.Contains(text, key) {
-				t.Error("a secret is shown")
+				t.Error("an answer shows a secret")
 			}
 		}
 		if !strings.Contains(log, "INTEGRATION_RUN_STARTED") || !strings.Contains(log, "INTEGRATION_RUN_ENDED") {

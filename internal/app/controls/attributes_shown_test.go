@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestAttributesShown: an author's trials show the attributes of resources to
-// whoever may read resources, and owner_email to nobody through data.resources.
+// TestAttributesShown checks that an author's trials show attributes of resources only to callers
+// who may read resources, and owner_email to nobody through data.resources.
 func TestAttributesShown(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -54,10 +54,10 @@ func TestAttributesShown(t *testing.T) {
 					res.Want(200)
 					shown := bytes.Contains(res.Body, []byte("canary-attribute"))
 					if want := may && c.hide; shown && !may || want && !shown && where == "test" && strings.Contains(c.rego, "data.") {
-						t.Errorf("%s of %s, resources:read %v: attributes shown %v\n%s", where, c.rego, may, shown, res.Body)
+						t.Errorf("%s of %s with resources:read %v shows attributes: %v, want them only with the permission\n%s", where, c.rego, may, shown, res.Body)
 					}
 					if bytes.Contains(res.Body, []byte("canary.example")) {
-						t.Errorf("%s of %s, resources:read %v shows owner_email: %s", where, c.rego, may, res.Body)
+						t.Errorf("%s of %s with resources:read %v shows owner_email: %s", where, c.rego, may, res.Body)
 					}
 				}
 			}
@@ -65,8 +65,8 @@ func TestAttributesShown(t *testing.T) {
 	})
 }
 
-// TestRecordedInputsShown: what requests held is shown with audit:read alone; the
-// others see figures.
+// TestRecordedInputsShown checks that recorded inputs are shown only with audit:read, and figures
+// also without.
 func TestRecordedInputsShown(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -80,7 +80,7 @@ func TestRecordedInputsShown(t *testing.T) {
 		preview := body{"environment": "sandbox", "window_hours": 1, "candidates": []body{{"policy_id": policy, "rego_code": letIn("ann", "ben")}}}
 		apptest.Eventually(t, 30*time.Second, func() error {
 			if res := a.Do(t, "POST", "/compliance/impact-preview", preview).Want(200); res.Get("changed") != float64(1) || !bytes.Contains(res.Body, []byte("ben")) {
-				return fmt.Errorf("not recorded yet: %s", res.Body)
+				return fmt.Errorf("the preview = %s, want the recorded decision", res.Body)
 			}
 			return nil
 		})
@@ -105,10 +105,10 @@ func TestRecordedInputsShown(t *testing.T) {
 			} {
 				res := key.Do(t, c.method, c.path, c.body)
 				if shown := bytes.Contains(res.Body, []byte("ben")) || bytes.Contains(res.Body, []byte("canary-input")); shown && !may {
-					t.Errorf("%s %s without audit:read shows %s", c.method, c.path, res.Body)
+					t.Errorf("%s %s without audit:read shows an input: %s", c.method, c.path, res.Body)
 				}
 				if !may && res.Status != c.without || may && res.Status >= 400 {
-					t.Errorf("%s %s, audit:read %v: %d %s", c.method, c.path, may, res.Status, res.Body)
+					t.Errorf("%s %s with audit:read %v = %d %s, want success only with it", c.method, c.path, may, res.Status, res.Body)
 				}
 			}
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// teamRego reads what is known of the resource that a request is about.
+// teamRego reads data of the resource of a request.
 const teamRego = "package team\n\nallow if data.resources[format_int(input.resource.id, 10)].owner_team == input.user.department\n"
 
-// TestCasesSeeData: test cases run over the resources that a decision of the
-// control's environment would see, and no others; a case may set its own.
+// TestCasesSeeData checks that test cases use the resources that a decision of the control's
+// environment would use, and no others, and that a case may set its own.
 func TestCasesSeeData(t *testing.T) {
 	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -23,7 +23,7 @@ func TestCasesSeeData(t *testing.T) {
 			return id
 		}
 		sandbox, production := resource(a, "sandbox", "finance"), resource(a, "production", "treasury")
-		tenant, _ := a.Do(t, "POST", "/tenants", body{"name": "Others"}).Want(201).Get("id").(string)
+		tenant := a.Do(t, "POST", "/tenants", body{"name": "Others"}).Want(201).Text("id")
 		other := a.With("X-Tenant-ID", tenant)
 		resource(other, "sandbox", "spies") // the first id there, as sandbox is here
 
@@ -40,7 +40,7 @@ func TestCasesSeeData(t *testing.T) {
 		passed := func(r *apptest.Response, want int) {
 			t.Helper()
 			if r.Want(200).Get("summary", "passed") != float64(want) {
-				t.Errorf("want %d to pass: %s", want, r.Body)
+				t.Errorf("the test = %s, want %d passed cases", r.Body, want)
 			}
 		}
 		passed(a.Do(t, "POST", test, nil), len(stored))
@@ -48,9 +48,9 @@ func TestCasesSeeData(t *testing.T) {
 		theirs := other.Do(t, "POST", "/policies", body{"name": "teams", "rego_code": teamRego, "test_cases": stored}).Want(201).ID()
 		passed(other.Do(t, "POST", fmt.Sprintf("/policies/%d/test", theirs), nil), 3)
 
-		// What is stored is what was sent, and what does not fit is refused.
+		// The control stores the data as sent. Wrong data is refused.
 		if kept := a.Do(t, "GET", fmt.Sprintf("/policies/%d", id), nil).Want(200); !strings.Contains(string(kept.Body), `"data":{"resources":{"7":{"owner_team":"auditors"}}}`) || !strings.Contains(string(kept.Body), `"data":{"resources":{}}`) {
-			t.Errorf("stored: %s", kept.Body)
+			t.Errorf("the stored control = %s, want the data of its cases", kept.Body)
 		}
 		for _, bad := range []any{body{"resource": body{}}, body{"resources": []int{1}}, body{"user": body{}}, "x"} {
 			wrong := about("x", "x", 1, true)
@@ -58,14 +58,14 @@ func TestCasesSeeData(t *testing.T) {
 			a.Do(t, "POST", test, body{"test_cases": []body{wrong}}).Want(422)
 		}
 
-		// A change of a resource is seen by the next test.
+		// The next test uses a changed resource.
 		a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", sandbox), body{"owner_team": "spies"}).Want(200)
 		passed(a.Do(t, "POST", test, nil), len(stored)-2)
 
-		// To be promoted it must hold over production's data.
+		// A promotion tests with production's data.
 		at := fmt.Sprintf("/policies/%d", id)
 		if r := a.Do(t, "POST", at+"/promote", body{}).Want(422); r.Get("error") != "tests_failed" || len(r.Get("failures").([]any)) != 2 {
-			t.Errorf("over production's data: %s", r.Body)
+			t.Errorf("the promotion = %s, want two failed tests with production's data", r.Body)
 		}
 		a.Do(t, "PUT", at, body{"test_cases": []body{about("production's", "treasury", production, true), set}}).Want(200)
 		passed(a.Do(t, "POST", test, nil), 1)
@@ -74,8 +74,8 @@ func TestCasesSeeData(t *testing.T) {
 	})
 }
 
-// TestCodeCasesSeeData: so do the cases of a gatehouse.yaml; Rego tests see what
-// `with` sets, here as on the author's machine.
+// TestCodeCasesSeeData checks the same for the cases of a gatehouse.yaml. Rego tests use what
+// `with` sets, as on the author's machine.
 func TestCodeCasesSeeData(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -107,26 +107,26 @@ test_nothing_else if not team.allow with input as asked
 			return body{"files": apptest.CodeFiles("team.rego", teamRego, "team_test.rego", tests, "gatehouse.yaml", manifest(team))}
 		}
 		if r := a.Do(t, "POST", "/policies-as-code/test", files("finance")).Want(200); r.Get("passed") != true || r.Get("summary", "total") != 4.0 {
-			t.Errorf("%s", r.Body)
+			t.Errorf("the test of the files = %s, want 4 passed cases", r.Body)
 		}
 		if r := a.Do(t, "POST", "/policies-as-code/test", files("sales")).Want(200); r.Get("passed") != false || r.Get("summary", "failed") != 1.0 {
-			t.Errorf("%s", r.Body)
+			t.Errorf("the test of the wrong files = %s, want 1 failed case", r.Body)
 		}
 		a.Do(t, "POST", "/policies-as-code/deploy", files("sales")).Want(422)
 		done := a.Do(t, "POST", "/policies-as-code/deploy", files("finance")).Want(200)
 		control, _ := done.Get("files").([]any)[0].(map[string]any)["policy_id"].(float64)
 		if r := a.Do(t, "POST", fmt.Sprintf("/policies/%.0f/test", control), nil).Want(200); r.Get("summary", "passed") != 2.0 {
-			t.Errorf("the stored cases: %s", r.Body)
+			t.Errorf("the test of the deployed control = %s, want 2 passed cases", r.Body)
 		}
-		// What is pulled is what was deployed.
+		// A pull returns the deployed files.
 		out := a.Do(t, "GET", "/policies-as-code/files", nil).Want(200)
 		var pulled struct{ Files []body }
 		out.Into(&pulled)
 		if r := a.Do(t, "POST", "/policies-as-code/test", body{"files": pulled.Files}).Want(200); r.Get("passed") != true || r.Get("summary", "total") != 2.0 {
-			t.Errorf("%s of %s", r.Body, out.Body)
+			t.Errorf("the test of pulled files = %s, want 2 passed cases, of %s", r.Body, out.Body)
 		}
 		if r := a.Do(t, "POST", "/policies-as-code/deploy", body{"files": pulled.Files, "dry_run": true}).Want(200); r.Get("files").([]any)[0].(map[string]any)["result"] != "unchanged" {
-			t.Errorf("%s", r.Body)
+			t.Errorf("the dry run of pulled files = %s, want unchanged", r.Body)
 		}
 	})
 }

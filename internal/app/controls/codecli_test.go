@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// repository writes a small repository that is right.
+// repository writes a small valid repository.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// TestPolicyCommandExitCodes has each way to end, with and without a server.
+// TestPolicyCommandExitCodes checks each exit code, with and without a server.
 func TestPolicyCommandExitCodes(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
@@ -71,14 +71,14 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 	} {
 		out, errs, code := apptest.PolicyCommand(t, c.dir, c.env, c.args...)
 		if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.err) {
-			t.Errorf("%s: %d\n%s\n%s", c.name, code, out, errs)
+			t.Errorf("%s = %d, want its exit code and output\n%s\n%s", c.name, code, out, errs)
 		}
 		if strings.Contains(out, "\x1b") {
-			t.Errorf("%s: colours in a pipe", c.name)
+			t.Errorf("%s writes colours into a pipe", c.name)
 		}
 	}
 	if got := s.Admin.Do(t, http.MethodGet, "/policies", nil).Get("total"); got != 1.0 {
-		t.Errorf("%v controls", got)
+		t.Errorf("the server has %v controls, want 1", got)
 	}
 }
 
@@ -113,28 +113,28 @@ func TestPolicyCommandFormats(t *testing.T) {
 		for _, format := range []string{"json", "sarif", "junit"} {
 			out, errs, code := apptest.PolicyCommand(t, c.dir, server, append(c.args, "-o", format)...)
 			if (code == 0) != (c.issues == 0) || code > 1 {
-				t.Fatalf("%v %s: %d\n%s\n%s", c.args, format, code, out, errs)
+				t.Fatalf("%v as %s = %d, want 0 without and 1 with problems\n%s\n%s", c.args, format, code, out, errs)
 			}
 			switch format {
 			case "json":
 				if !json.Valid([]byte(out)) || len(out) < 10 {
-					t.Errorf("%v: %s", c.args, out)
+					t.Errorf("%v = %s, want JSON", c.args, out)
 				}
 			case "sarif":
 				if n := checkSARIF(t, out); n < c.issues || c.issues == 0 && n != 0 {
-					t.Errorf("%v: %d results in %s", c.args, n, out)
+					t.Errorf("%v has %d results in %s", c.args, n, out)
 				}
 			case "junit":
 				if n := checkJUnit(t, out); n != c.failing {
-					t.Errorf("%v: %d problems in %s", c.args, n, out)
+					t.Errorf("%v has %d problems in %s", c.args, n, out)
 				}
 			}
 		}
 	}
 }
 
-// checkSARIF holds a log to the rules of the SARIF 2.1.0 schema that it can
-// break, and counts its results.
+// checkSARIF checks the rules of the SARIF 2.1.0 schema that a log can break, and returns the
+// number of results.
 func checkSARIF(t *testing.T, text string) int {
 	t.Helper()
 	var log struct {
@@ -162,27 +162,27 @@ func checkSARIF(t *testing.T, text string) int {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &log); err != nil || log.Version != "2.1.0" || log.Schema == "" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "gatehouse" || log.Runs[0].Results == nil {
-		t.Fatalf("%v in %s", err, text)
+		t.Fatalf("the log is no SARIF of gatehouse (%v): %s", err, text)
 	}
 	run := log.Runs[0]
 	for _, r := range run.Results {
 		if r.Message.Text == "" || r.Level != "error" && r.Level != "warning" || r.RuleIndex >= len(run.Tool.Driver.Rules) || run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
-			t.Errorf("%+v", r)
+			t.Errorf("the result %+v has no text, level or rule", r)
 		}
 		for _, l := range r.Locations {
 			if uri := l.PhysicalLocation.ArtifactLocation.URI; uri == "" || strings.ContainsAny(uri, " ü") || strings.HasPrefix(uri, "/") {
-				t.Errorf("no relative URI: %q", uri)
+				t.Errorf("the URI %q is not relative", uri)
 			}
 			if at := l.PhysicalLocation.Region; at != nil && (at.StartLine < 1 || at.StartColumn < 0) {
-				t.Errorf("%+v", at)
+				t.Errorf("the region %+v starts before line 1", at)
 			}
 		}
 	}
 	return len(run.Results)
 }
 
-// checkJUnit parses a report, holds its counts to its cases, and counts what
-// did not go well.
+// checkJUnit parses a report, compares its counts with its cases, and returns the number of
+// failures and errors.
 func checkJUnit(t *testing.T, text string) int {
 	t.Helper()
 	var all struct {
@@ -207,12 +207,12 @@ func checkJUnit(t *testing.T, text string) int {
 		} `xml:"testsuite"`
 	}
 	if err := xml.Unmarshal([]byte(text), &all); err != nil {
-		t.Fatalf("%v in %s", err, text)
+		t.Fatalf("the report is no XML (%v): %s", err, text)
 	}
 	tests, bad := 0, 0
 	for _, s := range all.Suites {
 		if s.Tests != len(s.Cases) || s.Name == "" {
-			t.Errorf("suite %+v", s)
+			t.Errorf("the suite %+v has a wrong count or no name", s)
 		}
 		for _, c := range s.Cases {
 			tests++
@@ -222,14 +222,13 @@ func checkJUnit(t *testing.T, text string) int {
 		}
 	}
 	if tests != all.Tests || bad != all.Failures+all.Errors {
-		t.Errorf("the counts are not those of the cases: %s", text)
+		t.Errorf("the counts differ from the cases: %s", text)
 	}
 	return bad
 }
 
-// TestPullKeepsWhatLeadsOut writes nothing outside of the directory, whatever
-// lies in it.
-func TestPullKeepsWhatLeadsOut(t *testing.T) {
+// TestPullStaysInside checks that a pull writes nothing outside of its directory, whatever links are in it.
+func TestPullStaysInside(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	if out, errs, code := apptest.PolicyCommand(t, repository(t), server, "deploy"); code != 0 {
@@ -242,6 +241,6 @@ func TestPullKeepsWhatLeadsOut(t *testing.T) {
 	out, errs, code := apptest.PolicyCommand(t, dir, server, "pull", "--force")
 	left, err := os.ReadDir(outside)
 	if code == 0 || err != nil || len(left) > 0 {
-		t.Errorf("%d files were written outside (%v), code %d\n%s\n%s", len(left), err, code, out, errs)
+		t.Errorf("pull wrote %d files outside (%v) and ended with %d, want none and a failure\n%s\n%s", len(left), err, code, out, errs)
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// namedLibrary lets one person through; namedControl asks it.
+// namedLibrary permits one person. namedControl uses it.
 func namedLibrary(name string) string {
 	return "package lib.people\n\ntrusted(user) if lower(user.id) == " + fmt.Sprintf("%q", name) + "\n"
 }
 
 const namedControl = "package only\n\nimport data.lib.people\n\nallow if people.trusted(input.user)\n"
 
-// TestLibraryReachesAll: a change of a library reaches decisions, our bouncer and
-// a stock OPA without a change of the controls that use it; while they do, it
-// stays, and another tenant knows nothing of it.
+// TestLibraryReachesAll checks that a change of a library reaches decisions, our bouncer and a
+// stock OPA without a change of its controls, that it cannot be deleted while they use it, and that
+// another tenant does not see it.
 func TestLibraryReachesAll(t *testing.T) {
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -35,10 +35,10 @@ func TestLibraryReachesAll(t *testing.T) {
 		for _, who := range []string{"alice", "bob"} {
 			other := map[string]string{"alice": "bob", "bob": "alice"}[who]
 			if got := decided(who); got != "PERMIT" {
-				t.Errorf("%s: %v", who, got)
+				t.Errorf("the decision for %s = %v, want PERMIT", who, got)
 			}
 			if got := decided(other); got != "DENY" {
-				t.Errorf("%s: %v", other, got)
+				t.Errorf("the decision for %s = %v, want DENY", other, got)
 			}
 			apptest.Answers(t, b.As(strings.ToUpper(who), ""), "/x", 200, 10*time.Second)
 			apptest.Answers(t, b.As(other, ""), "/x", 403, 10*time.Second)
@@ -46,39 +46,39 @@ func TestLibraryReachesAll(t *testing.T) {
 			o.Decides(t, time.Second, other, "DENY")
 			next := a.Do(t, "PUT", fmt.Sprint("/policies/", lib), body{"rego_code": namedLibrary("bob")}).Want(200)
 			if users, _ := next.Get("affected_policies").([]any); who == "alice" && (len(users) != 1 || users[0].(map[string]any)["id"] != float64(control)) || who == "bob" && len(users) != 0 { // the second time nothing changes
-				t.Errorf("the change says it touches %v", users)
+				t.Errorf("the change affects %v, want the control only if the library changed", users)
 			}
 		}
 
 		at := fmt.Sprint("/policies/", lib)
 		if r := a.Do(t, "DELETE", at, nil).Want(409); r.Get("error") != "library_in_use" || !strings.Contains(string(r.Body), "(only)") {
-			t.Errorf("deleted in use: %s", r.Body)
+			t.Errorf("DELETE of a used library = %s, want library_in_use", r.Body)
 		}
 		r := a.Do(t, "PUT", at, body{"rego_code": "package lib.people\n\ntrusted(a, b) if a == b\n"}).Want(422)
 		if detail, _ := r.Get("details").([]any)[0].(map[string]any); r.Get("error") != "library_breaks_users" || detail["line"] != 5.0 || detail["column"] != 10.0 {
-			t.Errorf("broken in use: %s", r.Body)
+			t.Errorf("PUT that breaks its users = %s, want library_breaks_users with the place", r.Body)
 		}
 		for _, path := range []string{"/dependents", "/users"} { // the second is its former name
 			if r := a.Do(t, "GET", at+path, nil).Want(200); r.Get("package") != "lib.people" || r.Get("total") != 1.0 {
-				t.Errorf("%s: %s", path, r.Body)
+				t.Errorf("GET %s = %s, want the control", path, r.Body)
 			}
 		}
 		if r := a.Do(t, "GET", "/policies?kind=library", nil).Want(200); r.Get("total") != 1.0 {
-			t.Errorf("libraries: %s", r.Body)
+			t.Errorf("GET of libraries = %s, want 1", r.Body)
 		}
 
-		// The simulator tries the control with it; a library is nothing to try.
+		// The simulator runs the control with the library, but not the library.
 		pis := "/pis/policies/%d/simulate?environment=production"
 		if r := a.Do(t, "POST", fmt.Sprintf(pis, control), body{"input_json": body{"user": body{"id": "bob"}}}).Want(200); !strings.Contains(string(r.Body), "ALLOW") {
-			t.Errorf("simulated: %s", r.Body)
+			t.Errorf("the simulation = %s, want ALLOW", r.Body)
 		}
 		a.Do(t, "POST", fmt.Sprintf(pis, lib), body{"input_json": body{"user": body{"id": "bob"}}}).Want(404)
 
-		// Another tenant has no such library, and cannot ask who uses it.
-		id, _ := a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201).Get("id").(string)
+		// Another tenant has no such library, and cannot see its users.
+		id := a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201).Text("id")
 		stranger := a.With("X-Tenant-ID", id)
 		if r := stranger.Do(t, "POST", "/policies", body{"name": "theirs", "rego_code": namedControl, "environment": "production"}).Want(422); !strings.Contains(string(r.Body), "no active library lib.people") {
-			t.Errorf("another tenant: %s", r.Body)
+			t.Errorf("the other tenant's control = %s, want an error about the library", r.Body)
 		}
 		stranger.Do(t, "GET", at+"/dependents", nil).Want(404)
 
@@ -87,8 +87,8 @@ func TestLibraryReachesAll(t *testing.T) {
 	})
 }
 
-// TestLibrariesAsCode: a repository brings a library with the controls that use
-// it, with Rego tests of both, and may change them together.
+// TestLibrariesAsCode checks that a repository can contain a library with its controls and Rego
+// tests of both, and change them together.
 func TestLibrariesAsCode(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -100,25 +100,24 @@ func TestLibrariesAsCode(t *testing.T) {
 		deploy(200, "a/only.rego", namedControl, "a/only_test.rego", tests, "lib/people.rego", namedLibrary("alice"), "lib/gatehouse.yaml", manifest)
 		found := a.Do(t, "GET", "/policies?name=People", nil).Want(200).Get("policies").([]any)[0].(map[string]any)
 		if found["kind"] != "library" || found["status"] != "active" {
-			t.Fatalf("deployed %v", found)
+			t.Fatalf("the deployed library is %v, want it active", found)
 		}
-		// The control alone goes on with the library that is there.
+		// The control alone uses the existing library.
 		deploy(200, "a/only.rego", namedControl+"\nreason := \"trusted\" if allow\n", "a/only_test.rego", tests)
-		// What a library takes changes with those who call it, or not at all.
+		// A library's parameters change only together with its callers.
 		changed := strings.Replace(namedLibrary("alice"), "trusted(user) if lower(user.id)", "trusted(id) if lower(id)", 1)
 		broken := strings.Replace(namedLibrary("alice"), "trusted(user)", "trusted(user, _)", 1)
 		if r := deploy(422, "lib/people.rego", broken, "lib/gatehouse.yaml", manifest); !strings.Contains(string(r.Body), "a/only") {
-			t.Errorf("refused: %s", r.Body)
+			t.Errorf("the deployment that breaks a control = %s, want the control's name", r.Body)
 		}
 		deploy(200, "a/only.rego", strings.Replace(namedControl, "(input.user)", "(input.user.id)", 1), "a/only_test.rego", tests, "lib/people.rego", changed, "lib/gatehouse.yaml", manifest)
 		if r := deploy(422, "lib/people.rego", changed, "lib/gatehouse.yaml", strings.Replace(manifest, "library", "control", 1)); !strings.Contains(string(r.Body), "the module is not a control") {
-			t.Errorf("a wrong kind: %s", r.Body)
+			t.Errorf("the deployment with a wrong kind = %s, want the error", r.Body)
 		}
 	})
 }
 
-// TestLibraryReplayed: an edit of a library is replayed by the controls that use
-// it, before it is made.
+// TestLibraryReplayed checks that an edit of a library is replayed with the controls that use it.
 func TestLibraryReplayed(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -135,16 +134,16 @@ func TestLibraryReplayed(t *testing.T) {
 			var found apptest.ImpactFigures
 			r := ask(strings.Replace(roles, "\"clerk\", ", "", 1)).Want(200).Into(&found)
 			if found.Evaluated != 50 || found.Changed != 12 || found.NewlyBlocked != 12 {
-				t.Errorf("%s: %s", baseline, r.Body)
+				t.Errorf("%s: the replay = %s, want 12 of 50 blocked", baseline, r.Body)
 			}
 			if by, _ := r.Get("by_control").([]any); len(by) != 1 || by[0].(map[string]any)["policy_id"] != float64(control) {
-				t.Errorf("%s: by control %v", baseline, by)
+				t.Errorf("%s: the replay has the controls %v, want the user of the library", baseline, by)
 			}
 			if r := ask(roles).Want(200).Into(&found); found.Changed != 0 {
-				t.Errorf("%s: nothing edited, and %s", baseline, r.Body)
+				t.Errorf("%s: the replay without an edit = %s, want no change", baseline, r.Body)
 			}
 			if r := ask(strings.Replace(roles, "may(role)", "might(role)", 1)); r.Status != 422 || !strings.Contains(string(r.Body), "undefined function data.lib.roles.may") {
-				t.Errorf("%s: what breaks its users: %d %s", baseline, r.Status, r.Body)
+				t.Errorf("%s: the replay of an edit that breaks its users = %d %s, want 422", baseline, r.Status, r.Body)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-// Package controls_test holds the tests of the whole program about controls: as code, replayed, promoted.
+// Package controls_test tests controls with the whole program: as code, replays, promotions.
 package controls_test
 
 import (

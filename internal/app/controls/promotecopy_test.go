@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestKeptCopyKeepsOrigin: the copy that a promotion leaves in sandbox is known to
-// drift as the promoted control was: as deployed from code, or as changed outside since.
+// TestKeptCopyKeepsOrigin checks that drift shows the sandbox copy of a promotion as it showed the
+// promoted control: as deployed, or as changed outside.
 func TestKeptCopyKeepsOrigin(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -18,14 +18,14 @@ func TestKeptCopyKeepsOrigin(t *testing.T) {
 			files := apptest.CodeFiles("door/door.rego", letIn("Ann", "Edited"), "door/gatehouse.yaml", doorYAML)
 			list := a.Do(t, "POST", "/policies-as-code/drift", body{"files": files}).Want(200).Get("controls").([]any)
 			if len(list) != 1 {
-				t.Fatalf("drift of %v", list)
+				t.Fatalf("the drift has the controls %v, want 1", list)
 			}
 			return list[0].(map[string]any)["state"]
 		}
 		first := fromCode(t, a, letIn("Ann"))
 		promote(t, a, first, body{"keep_in_sandbox": true})
 		if got := state(); got != "changed" {
-			t.Errorf("a copy of a deployed control is %v", got)
+			t.Errorf("the copy of a deployed control is %v, want changed", got)
 		}
 		copied := fromCode(t, a, letIn("Ben"))
 		if copied == first {
@@ -34,10 +34,10 @@ func TestKeptCopyKeepsOrigin(t *testing.T) {
 		a.Do(t, "PUT", fmt.Sprint("/policies/", copied), body{"description": "by hand"}).Want(200)
 		res := a.Do(t, "POST", fmt.Sprintf("/policies/%d/promote", copied), body{"keep_in_sandbox": true, "replace": true}).Want(200)
 		if id, _ := res.Get("sandbox_copy_id").(float64); int64(id) <= copied {
-			t.Errorf("the answer names no copy: %s", res.Body)
+			t.Errorf("the promotion = %s, want the id of a new copy", res.Body)
 		}
 		if got := state(); got != "changed_outside" {
-			t.Errorf("a copy of a control that was changed by hand is %v", got)
+			t.Errorf("the copy of a control that was changed outside is %v, want changed_outside", got)
 		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// tells is a control that says its whole input as its reason.
+// tells is a control whose reason is its whole input.
 const tells = "package told\n\nallow := false\n\nreason := json.marshal(input)\n"
 
-// storedCase is a test case as answers show it.
+// storedCase is a test case in an answer.
 type storedCase struct {
 	Name     string         `json:"name"`
 	Input    map[string]any `json:"input"`
@@ -21,9 +21,9 @@ type storedCase struct {
 	Hidden   bool           `json:"input_hidden,omitempty"`
 }
 
-// TestRecordedCasesAreHidden: what a recorded request held is in no answer to who may
-// not read the audit, whichever way leads to the test case that was made of it. What
-// they send back does not destroy it.
+// TestRecordedCasesAreHidden checks that no answer shows a recorded request to a caller who may not
+// read the audit, whatever leads to its test case, and that a caller who sends the case back does
+// not destroy it.
 func TestRecordedCasesAreHidden(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, "sqlite")
@@ -51,9 +51,9 @@ func TestRecordedCasesAreHidden(t *testing.T) {
 	}
 	full := casesOf(a)
 	if len(full) != 3 || full[1].Source != "decision" || !strings.Contains(fmt.Sprint(full[1].Input), "mallory-one") {
-		t.Fatalf("the cases: %+v", full)
+		t.Fatalf("the cases are %+v, want 3 with the recorded input", full)
 	}
-	// One as it was stored before cases had a source: its name tells.
+	// Cases that were stored before they had a source have it in their name.
 	full[1].Source = ""
 	a.Do(t, "PUT", at, body{"test_cases": full}).Want(200)
 
@@ -66,31 +66,31 @@ func TestRecordedCasesAreHidden(t *testing.T) {
 		answersNothingRecorded(t, name, c.Do(t, "POST", at+"/test", nil).Want(200))
 		for i, got := range casesOf(c) {
 			if got.Name != full[i].Name || got.Expected != full[i].Expected || got.Hidden != (i > 0) || i > 0 && len(got.Input) > 0 {
-				t.Errorf("%s: case %d is %+v", name, i, got)
+				t.Errorf("the case for %s, number %d, is %+v, want it without its input", name, i, got)
 			}
 		}
 	}
 	if report := author.Do(t, "POST", at+"/test", nil).Want(200); !strings.Contains(string(report.Body), "plain-role") || report.Get("summary", "passed") != 3.0 {
-		t.Errorf("a run: %s", report.Body)
+		t.Errorf("the test = %s, want 3 passed cases", report.Body)
 	}
 	authorChanges(t, a, author, at, casesOf)
 }
 
-// answersNothingRecorded fails where an answer holds what the decisions held.
+// answersNothingRecorded checks that an answer has nothing of the recorded decisions.
 func answersNothingRecorded(t *testing.T, who string, res *apptest.Response) {
 	t.Helper()
 	if strings.Contains(string(res.Body), "mallory-") || strings.Contains(string(res.Body), "/hush/") {
-		t.Errorf("%s is shown %s", who, res.Body)
+		t.Errorf("the answer for %s has a recorded input: %s", who, res.Body)
 	}
 }
 
-// authorChanges sends back what an author without audit:read was shown.
+// authorChanges sends back what an author without audit:read gets.
 func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf func(*apptest.Client) []storedCase) {
 	t.Helper()
 	kept := func(when string) {
 		t.Helper()
 		if text := fmt.Sprint(casesOf(a)); !strings.Contains(text, "mallory-one") || !strings.Contains(text, "mallory-two") {
-			t.Errorf("%s: %s", when, text)
+			t.Errorf("%s: the stored cases are %s, want both recorded inputs", when, text)
 		}
 	}
 	shown := casesOf(author)
@@ -110,7 +110,7 @@ func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf f
 	answersNothingRecorded(t, "restore-version", author.Do(t, "POST", at+"/versions/3/restore", nil).Want(200))
 	kept("restored")
 
-	// An auditor's new name does not lay the input open.
+	// A new name by an auditor does not show the input.
 	open := casesOf(a)
 	open[1].Name, open[1].Source = "renamed", ""
 	a.Do(t, "PUT", at, body{"test_cases": open}).Want(200)
@@ -125,13 +125,13 @@ func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf f
 	}
 	author.Do(t, "GET", "/policies-as-code/files?environment=sandbox", nil).Want(200).Into(&files)
 	if drift := author.Do(t, "POST", "/policies-as-code/drift", body{"environment": "sandbox", "files": files.Files}).Want(200); drift.Get("in_sync") != true {
-		t.Errorf("drift after pull: %s", drift.Body)
+		t.Errorf("the drift after a pull = %s, want it in sync", drift.Body)
 	}
 	for _, dry := range []bool{true, false} {
 		res := author.Do(t, "POST", "/policies-as-code/deploy", body{"files": files.Files, "dry_run": dry}).Want(200, 201)
 		answersNothingRecorded(t, "a deployment", res)
 		if !strings.Contains(string(res.Body), `"unchanged"`) {
-			t.Errorf("deployed what was pulled: %s", res.Body)
+			t.Errorf("the deployment of pulled files = %s, want unchanged", res.Body)
 		}
 	}
 	kept("deployed")

@@ -15,14 +15,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// letIn is a control that lets some people in and nobody else.
+// letIn returns a control that permits some people.
 func letIn(who ...string) string {
 	return "package door\n\ndefault allow := false\n\nallow if input.user.id in {\"" + strings.Join(who, "\", \"") + "\"}\n"
 }
 
 const doorYAML = "name: The door\nresource: {name: door, type: api}\n"
 
-// fromCode deploys the control "The door" to sandbox and gives its id there.
+// fromCode deploys the control "The door" to sandbox and returns its id.
 func fromCode(t *testing.T, a *apptest.Client, rego string) int64 {
 	t.Helper()
 	var d codeDeployment
@@ -54,17 +54,17 @@ func promote(t *testing.T, a *apptest.Client, id int64, members body) promotionA
 	return out
 }
 
-// TestCodePromotedAgain: an edit of a control that was promoted takes its place in
-// production: at no moment do both decide, or neither, in the service and at a
-// bouncer; and the way back is as whole.
+// TestCodePromotedAgain checks that an edit of a promoted control replaces it in production, that
+// at no moment both or neither decide, in the service and at a bouncer, and that the way back is
+// the same.
 func TestCodePromotedAgain(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		a.Do(t, "POST", "/resources", body{"name": "door", "type": "api", "path": "/door/**", "environment": "sandbox"}).Want(201)
-		// Always is let in by each version, Never by none.
+		// Each version permits Always, and none permits Never.
 		first := fromCode(t, a, letIn("Always", "Ann"))
 		if p := promote(t, a, first, body{"deployment_notes": "first", "replace": true}); len(p.Replaced) != 0 || len(p.Warnings) != 1 || p.Warnings[0].Code != "sandbox_uncovered" {
-			t.Errorf("the first promotion: %+v", p)
+			t.Errorf("the first promotion = %+v, want nothing replaced and one warning", p)
 		}
 		apptest.Enforce(t, a, "sandbox", "production")
 		door := a.Do(t, "GET", fmt.Sprint("/policies/", first), nil).Want(200).Get("resource_id")
@@ -75,13 +75,13 @@ func TestCodePromotedAgain(t *testing.T) {
 		in := func(yes, no string) {
 			t.Helper()
 			if got := []any{decided(yes), decided(no), decided("Always"), decided("Never")}; !slices.Equal(got, []any{"PERMIT", "DENY", "PERMIT", "DENY"}) {
-				t.Errorf("%s, not %s: %v", yes, no, got)
+				t.Errorf("with %s permitted and %s not, the decisions are %v", yes, no, got)
 			}
 			apptest.Answers(t, b.As(yes, ""), "/door/1", 200, 10*time.Second)
-			// The bouncer has the new ones, and with them not the old.
+			// The bouncer has the new control and not the old one.
 			for who, want := range map[string]int{no: 403, "Always": 200, "Never": 403} {
 				if r := b.As(who, "").Do(t, "GET", "/door/1", nil); r.Status != want {
-					t.Errorf("%s gets %d at the bouncer", who, r.Status)
+					t.Errorf("%s gets %d at the bouncer, want the same decision", who, r.Status)
 				}
 			}
 		}
@@ -93,44 +93,44 @@ func TestCodePromotedAgain(t *testing.T) {
 			t.Fatal("sandbox has the promoted control")
 		}
 		if p := promote(t, a, second, body{"deployment_notes": "second", "replace": true}); len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first || len(p.Warnings) != 1 {
-			t.Errorf("the second promotion: %+v", p)
+			t.Errorf("the second promotion = %+v, want the first replaced", p)
 		}
 		in("Bob", "Ann")
 		r := a.Do(t, "POST", fmt.Sprintf("/policies/%d/reinstate", first), body{"deployment_notes": "Bob is gone"}).Want(200)
 		if r.Get("policy_id") != float64(first) || fmt.Sprint(r.Get("replaced").([]any)[0].(map[string]any)["policy_id"]) != fmt.Sprint(second) {
-			t.Errorf("back: %s", r.Body)
+			t.Errorf("the way back = %s, want the second replaced", r.Body)
 		}
 		in("Ann", "Bob")
 		a.Do(t, "POST", fmt.Sprintf("/policies/%d/reinstate", second), nil).Want(200)
 		in("Bob", "Ann")
 		stop()
 
-		// Without replace both decide, as ever, and the answer says so.
+		// Without replace both decide, and the answer warns of it.
 		third := fromCode(t, a, letIn("Always", "Ann"))
 		if p := promote(t, a, third, body{}); len(p.Replaced) != 0 || len(p.Warnings) != 2 || p.Warnings[1].Code != "same_name_active" || !slices.Equal(p.Warnings[1].PolicyIDs, []int64{second}) {
-			t.Errorf("without replace: %+v", p)
+			t.Errorf("the promotion without replace = %+v, want a warning about the second", p)
 		}
 		if decided("Ann") != "DENY" || decided("Bob") != "DENY" || decided("Always") != "PERMIT" {
-			t.Error("two controls decide otherwise than as two")
+			t.Error("two controls do not decide together")
 		}
 		a.Do(t, "POST", fmt.Sprintf("/policies/%d/reinstate", third), nil).Want(200)
 		in("Ann", "Bob")
 
-		// What production has of the repository is the one that decides.
+		// The repository's control in production is the one that decides.
 		export := a.Do(t, "GET", "/policies-as-code/files?environment=production", nil).Want(200)
 		if files := export.Get("files").([]any); len(files) != 2 {
-			t.Errorf("production as files: %s", export.Body)
+			t.Errorf("the export of production = %s, want 2 files", export.Body)
 		}
 		drift := a.Do(t, "POST", "/policies-as-code/drift", body{"environment": "production", "files": apptest.CodeFiles("door/door.rego", letIn("Always", "Ann"), "door/gatehouse.yaml", doorYAML)}).Want(200)
 		if drift.Get("in_sync") != true {
-			t.Errorf("drift: %s", drift.Body)
+			t.Errorf("the drift of production = %s, want it in sync", drift.Body)
 		}
-		superseded(t, a, second, third)
+		checkSuperseded(t, a, second, third)
 	})
 }
 
-// superseded checks what is told of a control that another took the place of.
-func superseded(t *testing.T, a *apptest.Client, old, by int64) {
+// checkSuperseded checks the version and the audit of a control that another replaced.
+func checkSuperseded(t *testing.T, a *apptest.Client, old, by int64) {
 	t.Helper()
 	var history struct {
 		Versions []struct {
@@ -139,7 +139,7 @@ func superseded(t *testing.T, a *apptest.Client, old, by int64) {
 	}
 	a.Do(t, "GET", fmt.Sprintf("/policies/%d/versions", old), nil).Want(200).Into(&history)
 	if v := history.Versions[0]; v.Status != "inactive" || !strings.HasPrefix(v.Note, fmt.Sprintf("superseded by policy %d, version", by)) {
-		t.Errorf("the newest version of %d: %+v", old, v)
+		t.Errorf("the newest version of %d is %+v, want it inactive and superseded", old, v)
 	}
 	var log struct {
 		Events []struct {
@@ -150,12 +150,12 @@ func superseded(t *testing.T, a *apptest.Client, old, by int64) {
 	r := a.Do(t, "GET", fmt.Sprintf("/audit/events?object=policy&object_id=%d", old), nil).Want(200)
 	r.Into(&log)
 	if len(log.Events) == 0 || log.Events[0].Type != "POLICY_UPDATED" || log.Events[0].Changes["superseded_by"] != float64(by) {
-		t.Errorf("the audit of %d: %s", old, r.Body)
+		t.Errorf("the audit of %d = %s, want superseded_by", old, r.Body)
 	}
 }
 
-// watched asks for those who are let in by both versions, without pause, until
-// it is stopped: between two versions there is never none.
+// watched makes decisions for a person whom both versions permit, until it is stopped. There is always a
+// version that permits.
 func watched(t *testing.T, a *apptest.Client, b *apptest.BouncerProcess) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,18 +165,18 @@ func watched(t *testing.T, a *apptest.Client, b *apptest.BouncerProcess) (stop f
 			path := fmt.Sprint("/door/", i)
 			r, err := a.Try("POST", "/decisions/evaluate?environment=production", body{"user": body{"id": "Always"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": path}})
 			if err == nil && r.Status == http.StatusOK && !bytes.Contains(r.Body, []byte(`"PERMIT"`)) {
-				t.Errorf("the service: %s", r.Body)
+				t.Errorf("the service's decision during the change = %s, want PERMIT", r.Body)
 			}
 			if r, err := b.As("Always", "").Try("GET", path, nil); err != nil || r.Status != http.StatusOK {
-				t.Errorf("the bouncer: %v %v", r, err)
+				t.Errorf("the bouncer's answer during the change = %v %v, want 200", r, err)
 			}
 		}
 	})
 	return func() { cancel(); wg.Wait() }
 }
 
-// TestCodeReplacementIsGated: what the gates of a promotion refuse replaces nothing, nor
-// does who may not, or another tenant.
+// TestCodeReplacementIsGated checks that a refused promotion replaces nothing, whether a gate, a
+// permission or the tenant refuses it.
 func TestCodeReplacementIsGated(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -191,9 +191,7 @@ func TestCodeReplacementIsGated(t *testing.T) {
 		reader := s.Key(t, a, "production", "policies:read")
 		sandbox := s.Key(t, a, "sandbox", "policies:write")
 
-		if r := a.Do(t, "POST", up(asleep), with).Want(409); r.Get("error") != "not_active" {
-			t.Errorf("a draft: %s", r.Body)
-		}
+		a.Do(t, "POST", up(asleep), with).ExpectError("a draft", 409, "not_active")
 		a.Do(t, "POST", up(failing), with).Want(422)
 		a.Do(t, "POST", up(next), body{"replace": "yes"}).Want(422)
 		a.With("If-Match", `"9"`).Do(t, "POST", up(next), with).Want(412)
@@ -206,22 +204,22 @@ func TestCodeReplacementIsGated(t *testing.T) {
 		a.Do(t, "PUT", "/tenants/default", body{"settings": body{"four_eyes": true}}).Want(200)
 		a.Do(t, "POST", up(next), with).Want(422)
 		if p := a.Do(t, "GET", fmt.Sprint("/policies/", old), nil).Want(200); p.Get("status") != "active" || p.Get("version") != 1.0 {
-			t.Fatalf("changed by what was refused: %s", p.Body)
+			t.Fatalf("the control after refused promotions = %s, want it unchanged", p.Body)
 		}
-		// The other tenant's control of the same name stays as it is.
+		// The other tenant's control with the same name does not change.
 		theirs := apptest.Activate(t, stranger, "The door", "production", letIn("Eve"), nil)
 		a.Do(t, "POST", "/users", body{"username": "second", "email": "second@example.com", "password": apptest.Password, "roles": []string{"policy_author"}}).Want(201)
 		if p := promote(t, a, next, body{"replace": true, "approver": "second"}); len(p.Replaced) != 1 || p.Replaced[0].PolicyID != old {
-			t.Errorf("%+v", p)
+			t.Errorf("the promotion = %+v, want the old control replaced", p)
 		}
 		if p := stranger.Do(t, "GET", fmt.Sprint("/policies/", theirs), nil).Want(200); p.Get("status") != "active" {
-			t.Errorf("another tenant's: %s", p.Body)
+			t.Errorf("the other tenant's control = %s, want it active", p.Body)
 		}
 	})
 }
 
-// TestImpactGateReplaces: the replay of a promotion that replaces compares with
-// the old one gone, so that only what differs counts.
+// TestImpactGateReplaces checks that the replay of a promotion that replaces compares without the
+// old control, so that only the difference counts.
 func TestImpactGateReplaces(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -236,33 +234,33 @@ func TestImpactGateReplaces(t *testing.T) {
 		var out promotionAnswer
 		r.Into(&out)
 		if out.Impact == nil {
-			t.Fatalf("not measured: %s", r.Body)
+			t.Fatalf("the promotion has no impact: %s", r.Body)
 		}
 		return out
 	}
 	replace := body{"replace": true}
 	if p := try(stricter, replace, 422); p.Impact.Changed != 12 || p.Impact.NewlyBlocked != 12 {
-		t.Errorf("stricter: %+v", p.Impact)
+		t.Errorf("the impact of the stricter control = %+v, want 12 newly blocked", p.Impact)
 	}
-	// The same again, with a comment more, changes nothing.
+	// The same control with one more comment changes nothing.
 	if p := try(apptest.Clerks+"\n# again\n", replace, 200); p.Impact.Changed != 0 || len(p.Replaced) != 1 {
-		t.Errorf("the same: %+v", p)
+		t.Errorf("the promotion of the same control = %+v, want no change", p)
 	}
-	// One that refuses all stands in nobody's way once it is replaced.
+	// A control that refuses everything has no effect after it is replaced.
 	a.Do(t, "PUT", "/tenants/default", body{"settings": body{"impact_gate": "warn"}}).Want(200)
 	if p := try("package none\n\ndefault allow := false\n", replace, 200); p.Impact.NewlyBlocked != 100 {
-		t.Errorf("none: %+v", p.Impact)
+		t.Errorf("the impact of the control that refuses everything = %+v, want 100 newly blocked", p.Impact)
 	}
 	if p := try(apptest.Clerks, body{}, 200); p.Impact.Changed != 0 || len(p.Warnings) != 1 {
-		t.Errorf("beside the one that refuses all: %+v", p)
+		t.Errorf("the promotion beside the control that refuses everything = %+v, want no change and a warning", p)
 	}
 	if p := try(apptest.Clerks+"\n# third\n", replace, 200); p.Impact.NewlyAllowed != 100 || len(p.Replaced) != 2 {
-		t.Errorf("in its place: %+v", p)
+		t.Errorf("the promotion that replaces both = %+v, want 100 newly allowed", p)
 	}
 }
 
-// TestPolicyCommandPromotes: the command line brings controls to production by
-// name, says what they replaced, and takes it back.
+// TestPolicyCommandPromotes checks that the command line promotes controls by name, shows what they
+// replaced, and takes a promotion back.
 func TestPolicyCommandPromotes(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -275,7 +273,7 @@ func TestPolicyCommandPromotes(t *testing.T) {
 		t.Helper()
 		out, errs, got := apptest.PolicyCommand(t, t.TempDir(), env, args...)
 		if got != code || !strings.Contains(out+errs, want) {
-			t.Errorf("%v: %d\n%s%s", args, got, out, errs)
+			t.Errorf("gatehouse policy %v = %d, want its exit code and output\n%s%s", args, got, out, errs)
 		}
 	}
 	old := apptest.Activate(t, a, "The door", "production", letIn("Ann"), nil)
@@ -292,6 +290,6 @@ func TestPolicyCommandPromotes(t *testing.T) {
 	run(1, "choose one by its id", "promote", "The door")
 	run(0, `"name": "The door, too"`, "promote", "The door, too", "-o", "json")
 	if p := a.Do(t, "GET", fmt.Sprint("/policies/", old), nil).Want(200); p.Get("status") != "active" {
-		t.Errorf("%s", p.Body)
+		t.Errorf("the old control = %s, want it active", p.Body)
 	}
 }

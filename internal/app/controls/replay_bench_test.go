@@ -25,7 +25,7 @@ func BenchmarkReplay(b *testing.B) {
 			ask := body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}
 			apptest.Eventually(b, 2*time.Minute, func() error {
 				if got := preview(b, s.Admin, ask); got.Evaluated != decisions {
-					return fmt.Errorf("%d decisions are in the log", got.Evaluated)
+					return fmt.Errorf("the log has %d decisions", got.Evaluated)
 				}
 				return nil
 			})
@@ -51,7 +51,7 @@ func BenchmarkReplay(b *testing.B) {
 			for b.Loop() {
 				r := s.Admin.Do(b, "POST", "/compliance/impact-preview", ask).Want(200)
 				if r.Get("changed") != 12.0 {
-					b.Fatalf("%s", r.Body)
+					b.Fatalf("the replay = %s, want 12 changes", r.Body)
 				}
 				rate = max(rate, r.Get("decisions_per_second").(float64))
 			}
@@ -64,7 +64,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// memory reads a figure of a process in MiB; 0 where there is none.
+// memory returns a figure of a process in MiB; 0 for none.
 func memory(pid int, name string) float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for l := range strings.Lines(string(text)) {

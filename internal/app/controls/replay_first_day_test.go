@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestReplayOnTheFirstDay: on a fresh installation, where nobody set an audit
-// level, decisions can be replayed, explained and made test cases of, by whoever
-// may read the audit; others see figures. No secret is kept.
+// TestReplayOnTheFirstDay checks that on a new installation without audit levels, a caller who may
+// read the audit can replay and explain decisions and make test cases of them. Other callers get
+// figures, and no secret is stored.
 func TestReplayOnTheFirstDay(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
@@ -32,33 +32,33 @@ func TestReplayOnTheFirstDay(t *testing.T) {
 		var got apptest.ImpactFigures
 		a.Do(t, "POST", "/compliance/impact-preview", question).Want(200).Into(&got)
 		if got.Evaluated != 41 || got.Without != 0 || got.NewlyBlocked != 5 || len(got.Samples) != 5 {
-			t.Errorf("preview: %+v", got)
+			t.Errorf("the preview = %+v, want 5 of 41 blocked with samples", got)
 		}
 		author := s.Key(t, a, "production", "policies:write")
 		res := author.Do(t, "POST", "/compliance/impact-preview", question).Want(200)
 		res.Into(&got)
 		if got.Evaluated != 41 || got.NewlyBlocked != 5 || len(got.Samples) != 0 || len(got.BySubject) != 0 || strings.Contains(string(res.Body), "/invoices/") {
-			t.Errorf("without audit:read: %s", res.Body)
+			t.Errorf("the preview without audit:read = %s, want figures only", res.Body)
 		}
 		figuresOnly(t, a, author, policy)
 		made := a.Do(t, "POST", fmt.Sprintf("/policies/%d/test-cases/from-decisions", policy), body{"decision_ids": []string{id}, "dry_run": true}).Want(200)
 		if !strings.Contains(string(made.Body), `"guest"`) || strings.Contains(string(made.Body), "hunter22") || strings.Contains(string(made.Body), "o@corp") {
-			t.Errorf("cases: %s", made.Body)
+			t.Errorf("the cases = %s, want the inputs without secrets", made.Body)
 		}
 		author.Do(t, "POST", fmt.Sprintf("/policies/%d/test-cases/from-decisions", policy), body{"decision_ids": []string{id}}).Want(403)
 		why := a.Do(t, "GET", "/decisions/audit/"+id+"/explanation", nil).Want(200)
 		if why.Get("available") != true || !strings.Contains(string(why.Body), "clerk") {
-			t.Errorf("why: %s", why.Body)
+			t.Errorf("the explanation = %s, want the missing role", why.Body)
 		}
 		entry := a.Do(t, "GET", "/decisions/audit?environment=production&limit=100", nil).Want(200)
 		if strings.Contains(string(entry.Body), `"input"`) {
-			t.Errorf("an entry of the audit holds an input: %s", entry.Body)
+			t.Errorf("the audit entry has an input: %s", entry.Body)
 		}
 	}
 }
 
-// figuresOnly checks that a run gives an author figures alone, whoever started it and
-// whatever the candidate writes into its reason.
+// figuresOnly checks that an author gets only figures of a run, whoever started it and whatever the
+// candidate's reason shows.
 func figuresOnly(t *testing.T, admin, author *apptest.Client, policy int64) {
 	t.Helper()
 	tells := "package invoices\n\nallow := false\n\nreason := json.marshal(input)\n"
@@ -77,13 +77,13 @@ func figuresOnly(t *testing.T, admin, author *apptest.Client, policy int64) {
 		res := author.Do(t, "GET", fmt.Sprintf("/compliance/replays/%d", run), nil).Want(200)
 		text := strings.ReplaceAll(string(res.Body), "json.marshal(input)", "")
 		if strings.Contains(text, `"eve"`) || strings.Contains(text, "guest") || strings.Contains(text, "/invoices/") || !strings.Contains(text, `"newly_blocked"`) {
-			t.Errorf("a run without audit:read: %s", res.Body)
+			t.Errorf("the run without audit:read = %s, want figures only", res.Body)
 		}
 	}
 }
 
-// TestReplaySetting: a tenant says how much is kept, a resource at audit level none
-// keeps nothing, and values that are none are refused by name.
+// TestReplaySetting checks that a tenant sets how much is kept, that a resource at audit level none
+// keeps nothing, and that wrong values are refused with their place.
 func TestReplaySetting(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -93,7 +93,7 @@ func TestReplaySetting(t *testing.T) {
 	}
 	for _, bad := range []any{"on", "24", 0, -1, 721, 1.5, true, body{"hours": 0}, body{"hour": 3}, body{"decisions": 100_001}, body{"size_mib": "1"}, []any{1}} {
 		if text := string(set(bad, 422).Body); !strings.Contains(text, "/settings/replay") {
-			t.Errorf("%v: %s", bad, text)
+			t.Errorf("PUT of the setting %v = %s, want its pointer", bad, text)
 		}
 	}
 	for _, good := range []any{"off", 1, 720, body{}, body{"hours": 2, "decisions": 7, "size_mib": 1}} {
@@ -110,7 +110,7 @@ func TestReplaySetting(t *testing.T) {
 			res := a.Do(t, "POST", "/compliance/impact-preview", body{"environment": "production"}).Want(200)
 			var got apptest.ImpactFigures
 			if err := json.Unmarshal(res.Body, &got); err != nil || got.Evaluated != want {
-				return fmt.Errorf("%d are replayed, want %d: %s", got.Evaluated, want, res.Body)
+				return fmt.Errorf("the preview replays %d decisions, want %d: %s", got.Evaluated, want, res.Body)
 			}
 			return nil
 		})

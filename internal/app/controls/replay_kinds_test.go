@@ -17,8 +17,8 @@ allow if "staff" in input.user.roles
 allow if input.ticket == "open"
 `
 
-// TestStockOPAReplays: what our bouncers, a stock OPA and the service itself decided
-// is decided again alike, and an edit flips the same requests of each.
+// TestStockOPAReplays checks that a replay repeats the decisions of our bouncers, a stock OPA and
+// the service, and that an edit changes the same requests of each.
 func TestStockOPAReplays(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -42,7 +42,7 @@ func TestStockOPAReplays(t *testing.T) {
 	apptest.Eventually(t, 30*time.Second, func() error {
 		r, err := o.Try("POST", "/v1/data/gatehouse/decision", asks("ann", "staff"))
 		if err != nil || !strings.Contains(string(r.Body), `"PERMIT"`) {
-			return fmt.Errorf("no decision yet: %v\n%s", err, o.Log)
+			return fmt.Errorf("OPA makes no decision: %v\n%s", err, o.Log)
 		}
 		return nil
 	})
@@ -63,13 +63,13 @@ func TestStockOPAReplays(t *testing.T) {
 			}
 		}
 		if kinds[b.ID] < 6 || kinds[reg.ID] < 2 || kinds[0] < 2 {
-			return fmt.Errorf("the log holds %v", kinds)
+			return fmt.Errorf("the log has the decisions %v by bouncer, want all kinds", kinds)
 		}
 		return nil
 	})
 	now := preview(t, a, body{"environment": "production", "window_hours": 1})
 	if now.Changed != 0 || now.Drifted.Total != 0 || now.NotReplayable.Total != 0 || now.WouldBlock < 2 || now.Evaluated != now.Recorded-now.Without {
-		t.Errorf("as they are: %+v", now)
+		t.Errorf("the replay without an edit = %+v, want no change", now)
 	}
 	edit := strings.Replace(deskControl, `allow if "staff"`, "deny if input.user.id == \"ann\"\n\nallow if \"staff\"", 1)
 	got := preview(t, a, body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": edit}}, "samples": 100})
@@ -78,17 +78,17 @@ func TestStockOPAReplays(t *testing.T) {
 		by[sample.BouncerID]++
 	}
 	if by[b.ID] < 5 || by[reg.ID] < 1 || by[0] != 1 || len(got.BySubject) != 1 || got.BySubject[0].UserID != "ann" {
-		t.Errorf("the edit flips %v, %+v", by, got)
+		t.Errorf("the edit changes %v by bouncer, want those of ann: %+v", by, got)
 	}
-	// The candidate looks into bodies, which the bouncer did not do then.
+	// The candidate reads bodies, which the bouncer did not record.
 	deep := preview(t, a, body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": deskControl + "\ndeny if input.llm.model == \"large\"\n"}}})
 	if deep.NotReplayable.Incomplete < 6 || deep.Changed != 0 {
-		t.Errorf("a look into bodies: %+v", deep)
+		t.Errorf("the replay of a control that reads bodies = %+v, want them not replayable", deep)
 	}
 }
 
-// TestCasesFromDecisions: recorded decisions become stored tests, and what no
-// decision touched is listed.
+// TestCasesFromDecisions checks that recorded decisions become stored tests, and that controls and
+// rules without decisions are listed.
 func TestCasesFromDecisions(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -100,7 +100,7 @@ func TestCasesFromDecisions(t *testing.T) {
 			ids = append(ids, e.ID)
 		}
 		if len(ids) != 8 {
-			t.Fatalf("%d decisions are in the log", len(ids))
+			t.Fatalf("the log has %d decisions, want 8", len(ids))
 		}
 		at := fmt.Sprintf("/policies/%d/test-cases/from-decisions", policy)
 		a.Do(t, "POST", at, body{"decision_ids": []string{ids[0], "never-made"}}).Want(422)
@@ -109,32 +109,32 @@ func TestCasesFromDecisions(t *testing.T) {
 		a.Do(t, "POST", "/policies/987654/test-cases/from-decisions", body{"decision_ids": ids[:1]}).Want(404)
 		dry := a.Do(t, "POST", at, body{"filter": body{"limit": 3}, "dry_run": true}).Want(200)
 		if added, _ := dry.Get("added").([]any); len(added) != 3 || dry.Get("total") != 0.0 {
-			t.Errorf("the dry run: %s", dry.Body)
+			t.Errorf("the dry run = %s, want 3 cases and none stored", dry.Body)
 		}
 		made := a.Do(t, "POST", at, body{"decision_ids": ids[:4]}).Want(200)
 		if added, _ := made.Get("added").([]any); len(added) != 4 || made.Get("total") != 4.0 || strings.Contains(string(made.Body), `"passed":false`) {
-			t.Errorf("made %s", made.Body)
+			t.Errorf("the new cases = %s, want 4 that pass", made.Body)
 		}
 		again := a.Do(t, "POST", at, body{"decision_ids": ids[:5]}).Want(200)
 		if skipped, _ := again.Get("skipped").([]any); len(skipped) != 4 || again.Get("total") != 5.0 {
-			t.Errorf("again: %s", again.Body)
+			t.Errorf("the repeated request = %s, want 4 skipped cases", again.Body)
 		}
 		r := a.Do(t, "POST", fmt.Sprintf("/policies/%d/test", policy), nil).Want(200)
 		if r.Get("summary", "passed") != 5.0 {
-			t.Errorf("the stored cases: %s", r.Body)
+			t.Errorf("the test of the stored cases = %s, want 5 passed", r.Body)
 		}
 		if input := fmt.Sprint(a.Do(t, "GET", fmt.Sprint("/policies/", policy), nil).Want(200).Get("test_cases")); !strings.Contains(input, "name:invoices") {
-			t.Errorf("the inputs are without the resource: %s", input)
+			t.Errorf("the inputs of the cases lack the resource: %s", input)
 		}
 		other := tenantAdmin(t, s, "elsewhere")
 		theirs := other.Do(t, "POST", "/policies", body{"name": "theirs", "rego_code": apptest.Clerks}).Want(201).ID()
 		other.Do(t, "POST", fmt.Sprintf("/policies/%d/test-cases/from-decisions", theirs), body{"decision_ids": ids[:1]}).Want(422)
-		unusedIs(t, a, resource, idle)
+		checkUnused(t, a, resource, idle)
 	})
 }
 
-// unusedIs holds the list of unused policies.
-func unusedIs(t *testing.T, a *apptest.Client, resource, idle int64) {
+// checkUnused checks the list of unused policies.
+func checkUnused(t *testing.T, a *apptest.Client, resource, idle int64) {
 	t.Helper()
 	busy := apptest.Activate(t, a, "busy", "production", "package busy\n\nmask contains \"a\" if input.user.role == \"manager\"\n\nmask contains \"b\" if input.user.role == \"nobody\"\n", body{"resource_id": resource})
 	apptest.Decide(t, a, "production", 3, 0)
@@ -153,13 +153,13 @@ func unusedIs(t *testing.T, a *apptest.Client, resource, idle int64) {
 	}
 	r := a.Do(t, "GET", "/policies/unused?environment=production&days=7", nil).Want(200).Into(&out)
 	if out.Examined != 3 || len(out.Controls) != 1 || out.Controls[0].PolicyID != idle {
-		t.Errorf("unused: %s", r.Body)
+		t.Errorf("the unused controls = %s, want the idle one", r.Body)
 	}
 	if len(out.Rules) != 1 || out.Rules[0].PolicyID != busy || len(out.Rules[0].Rules) != 1 || out.Rules[0].Rules[0].Line != 5 {
-		t.Errorf("unused rules: %s", r.Body)
+		t.Errorf("the unused rules = %s, want that of line 5", r.Body)
 	}
 	a.Do(t, "GET", "/policies/unused?days=0", nil).Want(400)
 	if r := a.Do(t, "GET", "/policies/unused?environment=sandbox", nil).Want(200); r.Get("examined") != 0.0 {
-		t.Errorf("in sandbox: %s", r.Body)
+		t.Errorf("the unused controls of sandbox = %s, want none examined", r.Body)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// stricter lets clerks read invoices only.
+// stricter permits clerks only to read invoices.
 const stricter = `package invoices
 
 default allow := false
@@ -35,66 +35,66 @@ func preview(t testing.TB, a *apptest.Client, ask body) apptest.ImpactFigures {
 	return out
 }
 
-// TestReplay: of what was recorded, an edit flips twelve decisions, and the rule
-// that does it is named; nothing flips by itself.
+// TestReplay checks that an edit changes twelve recorded decisions and that the replay names the
+// rule, and that nothing changes without an edit.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		empty := preview(t, a, body{"environment": "production", "control_ids": []int64{}, "window_hours": 1})
 		if empty.Evaluated != 0 || empty.Percent != 0 || empty.Note == "" {
-			t.Errorf("nothing recorded: %+v", empty)
+			t.Errorf("the replay without records = %+v, want a note", empty)
 		}
 		resource, policy := apptest.Recorded(t, a, "production", 300, 12)
 		same := preview(t, a, body{"environment": "production", "control_ids": []int64{policy}, "window_hours": 1})
 		if same.Evaluated != 300 || same.Changed != 0 || same.Drifted.Total != 0 || same.WouldAllow != 300 {
-			t.Errorf("the same control: %+v", same)
+			t.Errorf("the replay of the same control = %+v, want 300 allowed", same)
 		}
 		edit := body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}, "window_hours": 1}
 		got := preview(t, a, edit)
 		if got.Evaluated != 300 || got.Changed != 12 || got.NewlyBlocked != 12 || got.WouldBlock != 12 || got.Percent != 4 {
-			t.Errorf("the edit: %+v", got)
+			t.Errorf("the replay of the edit = %+v, want 12 of 300 newly blocked", got)
 		}
 		if len(got.ByRule) != 1 || got.ByRule[0].Rule != "deny" || got.ByRule[0].Line != 12 || got.ByRule[0].Changed != 12 || got.ByRule[0].PolicyID != policy {
-			t.Errorf("by rule: %+v", got.ByRule)
+			t.Errorf("the rules of the replay are %+v, want deny in line 12", got.ByRule)
 		}
 		if len(got.Samples) != 12 || got.Samples[0].Change != "newly_blocked" || got.Samples[0].Before.Effect != "ALLOW" || got.Samples[0].After.Reason != "no writing from outside" || got.Samples[0].After.Line != 12 {
-			t.Errorf("samples: %+v", got.Samples)
+			t.Errorf("the samples of the replay are %+v, want 12 with the reason", got.Samples)
 		}
 		if len(got.BySubject) != 7 || len(got.ByControl) != 1 || got.ByControl[0].Changed != 12 {
-			t.Errorf("by subject %+v, by control %+v", got.BySubject, got.ByControl)
+			t.Errorf("the replay has the subjects %+v and the controls %+v, want 7 and 1", got.BySubject, got.ByControl)
 		}
-		// A draft of sandbox against production's traffic, as a promotion would have it.
+		// A draft of sandbox with production's traffic, as for a promotion.
 		twin := a.Do(t, "POST", "/resources", body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": "sandbox"}).Want(201).ID()
 		draft := a.Do(t, "POST", "/policies", body{"name": "no clerks", "rego_code": "package no\n\ndeny if input.user.role == \"clerk\"\n", "resource_id": twin}).Want(201).ID()
 		cross := preview(t, a, body{"environment": "sandbox", "source_environment": "production", "control_ids": []int64{draft}})
 		if cross.Evaluated != 300 || cross.NewlyBlocked != 12 || len(cross.ByRule) != 1 || cross.ByRule[0].PolicyID != draft || cross.ByRule[0].Line != 3 {
-			t.Errorf("across environments: %+v", cross)
+			t.Errorf("the replay across environments = %+v, want 12 newly blocked by the draft", cross)
 		}
-		// Once the control has changed, what was recorded drifts, and not because of a candidate.
+		// After the control has changed, the recorded decisions drift without a candidate.
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": stricter}).Want(200)
 		drifted := preview(t, a, body{"environment": "production", "window_hours": 1, "baseline": "now"})
 		if drifted.Changed != 0 || drifted.Drifted.Total != 12 || drifted.Drifted.Controls != 12 || drifted.WouldBlock != 12 {
-			t.Errorf("after the change: %+v", drifted)
+			t.Errorf("the replay after the change = %+v, want 12 drifted", drifted)
 		}
 		then := preview(t, a, body{"environment": "production", "window_hours": 1})
 		if then.Drifted.Total != 0 || then.Changed != 0 || then.WouldAllow != 300 {
-			t.Errorf("compared with the controls of then: %+v", then)
+			t.Errorf("the replay with the controls of then = %+v, want no drift", then)
 		}
 		gone := preview(t, a, body{"environment": "production", "without_control_ids": []int64{policy}, "window_hours": 1})
 		if gone.WouldBlock != 300 || gone.NewlyBlocked != 300 {
-			t.Errorf("without the control: %+v", gone)
+			t.Errorf("the replay without the control = %+v, want 300 newly blocked", gone)
 		}
 		gone = preview(t, a, body{"environment": "production", "without_control_ids": []int64{policy}, "window_hours": 1, "baseline": "now"})
 		if gone.WouldBlock != 300 || gone.NewlyBlocked != 288 {
-			t.Errorf("without the control, as it is now: %+v", gone)
+			t.Errorf("the replay without the control as it is now = %+v, want 288 newly blocked", gone)
 		}
-		refusesReplays(t, s, resource, policy, draft)
+		checkRefusedReplays(t, s, resource, policy, draft)
 	})
 }
 
-// refusesReplays holds what a preview refuses.
-func refusesReplays(t *testing.T, s *apptest.Server, resource, policy, draft int64) {
+// checkRefusedReplays checks what a preview refuses.
+func checkRefusedReplays(t *testing.T, s *apptest.Server, resource, policy, draft int64) {
 	t.Helper()
 	a := s.Admin
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func refusesReplays(t *testing.T, s *apptest.Server, resource, policy, draft int
 	} {
 		r := a.Do(t, "POST", "/compliance/impact-preview", c.ask).Want(422)
 		if !strings.Contains(string(r.Body), `"pointer":"`+c.pointer+`"`) {
-			t.Errorf("%s: %s", name, r.Body)
+			t.Errorf("%s: the preview = %s, want its pointer", name, r.Body)
 		}
 	}
 	bound := s.Key(t, a, "sandbox", "policies:write")
@@ -122,8 +122,8 @@ func refusesReplays(t *testing.T, s *apptest.Server, resource, policy, draft int
 	s.Key(t, a, "production", "policies:read").Do(t, "POST", "/compliance/impact-preview", body{}).Want(403)
 }
 
-// TestReplayRuns: a replay that runs by itself shows its progress and its
-// result, can be cancelled, and is nobody else's.
+// TestReplayRuns checks that a replay in the background shows its progress and result, can be
+// cancelled, and is visible only in its tenant.
 func TestReplayRuns(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -131,25 +131,25 @@ func TestReplayRuns(t *testing.T) {
 		_, policy := apptest.Recorded(t, a, "production", 120, 12)
 		run := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}).Want(202)
 		at := fmt.Sprint("/compliance/replays/", run.ID())
-		done := ended(t, a, at, "completed")
+		done := waitForEnd(t, a, at, "completed")
 		if done.Get("result", "changed") != 12.0 || done.Get("progress", "percent") != 100.0 || done.Get("progress", "evaluated") != 120.0 {
-			t.Errorf("%s", done.Body)
+			t.Errorf("the run = %s, want 12 changes of 120", done.Body)
 		}
 		a.Do(t, "DELETE", at, nil).Want(409)
 		if r := a.Do(t, "GET", "/compliance/replays", nil).Want(200); r.Get("total") != 1.0 || strings.Contains(string(r.Body), `"result"`) {
-			t.Errorf("the list: %s", r.Body)
+			t.Errorf("the list of runs = %s, want 1 without its result", r.Body)
 		}
-		// Each decision takes until its limit, so this one goes on until it is cancelled.
+		// Each decision takes until its limit, so this run goes on until it is cancelled.
 		slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}}).Want(202)
 		at = fmt.Sprint("/compliance/replays/", slow.ID())
 		apptest.Eventually(t, 30*time.Second, func() error {
 			if r := a.Do(t, "GET", at+"?wait=2", nil).Want(200); r.Get("progress", "evaluated") == 0.0 {
-				return fmt.Errorf("no progress: %s", r.Body)
+				return fmt.Errorf("the run has made no progress: %s", r.Body)
 			}
 			return nil
 		})
 		a.Do(t, "DELETE", at, nil).Want(200)
-		ended(t, a, at, "cancelled")
+		waitForEnd(t, a, at, "cancelled")
 		other := tenantAdmin(t, s, "elsewhere")
 		other.Do(t, "GET", at, nil).Want(404)
 		other.Do(t, "DELETE", at, nil).Want(404)
@@ -158,7 +158,7 @@ func TestReplayRuns(t *testing.T) {
 	})
 }
 
-// endlessInvoices does not come to an end by itself.
+// endlessInvoices does not end.
 const endlessInvoices = `package invoices
 
 allow if {
@@ -168,20 +168,20 @@ allow if {
 }
 `
 
-func ended(t testing.TB, a *apptest.Client, at, status string) *apptest.Response {
+func waitForEnd(t testing.TB, a *apptest.Client, at, status string) *apptest.Response {
 	t.Helper()
 	var last *apptest.Response
 	apptest.Eventually(t, 30*time.Second, func() error {
 		last = a.Do(t, "GET", at+"?wait=1", nil).Want(200)
 		if last.Get("status") != status {
-			return fmt.Errorf("%s", last.Body)
+			return fmt.Errorf("the run = %s", last.Body)
 		}
 		return nil
 	})
 	return last
 }
 
-// tenantAdmin makes a tenant and signs in its administrator.
+// tenantAdmin creates a tenant and signs in its administrator.
 func tenantAdmin(t testing.TB, s *apptest.Server, name string) *apptest.Client {
 	t.Helper()
 	s.Admin.Do(t, http.MethodPost, "/tenants", body{"name": name, "plan_type": "pro", "region": "eu-west-1"}).Want(201)
@@ -195,8 +195,8 @@ func tenantAdmin(t testing.TB, s *apptest.Server, name string) *apptest.Client {
 	return c
 }
 
-// TestImpactGate: a promotion that would block too many of production's recorded
-// decisions is refused with figures; in mode warn it passes and tells them.
+// TestImpactGate checks that a promotion that would block too many of production's recorded
+// decisions is refused with figures, and that in the mode warn it succeeds with them.
 func TestImpactGate(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -211,15 +211,15 @@ func TestImpactGate(t *testing.T) {
 		settings("block", 5)
 		r := a.Do(t, "POST", at, body{}).Want(422)
 		if r.Get("error") != "impact_blocked" || r.Get("impact", "newly_blocked") != 12.0 || r.Get("impact", "evaluated") != 100.0 || r.Get("impact", "rule") != "deny" {
-			t.Errorf("blocked with %s", r.Body)
+			t.Errorf("the blocked promotion = %s, want impact_blocked with 12 of 100", r.Body)
 		}
 		if env := a.Do(t, "GET", fmt.Sprint("/policies/", control), nil).Want(200).Get("environment"); env != "sandbox" {
-			t.Errorf("the blocked control is in %v", env)
+			t.Errorf("the blocked control is in %v, want sandbox", env)
 		}
 		settings("warn", 5)
 		r = a.Do(t, "POST", at, body{}).Want(200)
 		if r.Get("impact", "newly_blocked_percent") != 12.0 || r.Get("impact", "exceeded") != true {
-			t.Errorf("warned with %s", r.Body)
+			t.Errorf("the promotion with a warning = %s, want 12 percent exceeded", r.Body)
 		}
 		a.Do(t, "PUT", "/tenants/default", body{"settings": body{"impact_gate": "sometimes"}}).Want(422)
 	})

@@ -27,7 +27,7 @@ allow if {
 	vaultControl = "package vault\n\ndefault allow := false\n\nallow if data.resources[\"%d\"].attributes.open == true\n"
 )
 
-// driftless is what a replay by then comes to when nothing moved but the world.
+// driftless is the result of a replay with the data and controls of then.
 type driftless struct {
 	apptest.ImpactFigures
 	Drifted struct {
@@ -43,10 +43,9 @@ func replayThen(t testing.TB, a *apptest.Client, ask body) driftless {
 	return out
 }
 
-// TestReplayThen: whatever changes after a decision (the resource that it was
-// about or one that its control reads, a library, the control, all gone), a replay
-// decides it by what decided then: nothing drifts, the old control over old
-// decisions changes nothing, and by today's data it would be another matter.
+// TestReplayThen checks that a replay uses what decided then, whatever changed after the decision:
+// its resource, one that its control reads, a library, or the control, and also if all are deleted.
+// Nothing drifts, and the old control changes nothing.
 func TestReplayThen(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -66,7 +65,7 @@ func TestReplayThen(t *testing.T) {
 			for _, path := range paths {
 				r := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u", "role": "clerk"}, "action": body{"name": "read", "method": "GET"}, "resource": body{"type": "api", "path": path}}).Want(200)
 				if r.Get("decision") != want {
-					t.Fatalf("%s: %s", path, r.Body)
+					t.Fatalf("the decision on %s = %s", path, r.Body)
 				}
 				n++
 			}
@@ -86,13 +85,13 @@ func TestReplayThen(t *testing.T) {
 			t.Helper()
 			got := replayThen(t, a, ask)
 			if got.Evaluated != n || got.Changed != changed || got.Drifted.Total != 0 || got.Note != "" {
-				t.Errorf("%s: of %d %+v", name, n, got)
+				t.Errorf("%s: the replay of %d = %+v, want no drift", name, n, got)
 			}
 		}
 		same("as it was", body{}, 0)
-		// The old control: it agrees with itself, and the newest decision is not its own.
+		// The old control agrees with its own decisions, which the newest is not.
 		same("the old control", body{"candidates": []body{{"policy_id": control, "rego_code": thenControl}}}, 1)
-		// Resources that the decisions were about, and all that decided them, go.
+		// The resources and everything that decided are deleted.
 		a.Do(t, "DELETE", controlAt, nil).Want(200)
 		a.Do(t, "DELETE", fmt.Sprint("/policies/", guard), nil).Want(200)
 		for _, id := range []int64{ledgers, vault, key} {
@@ -105,17 +104,17 @@ func TestReplayThen(t *testing.T) {
 		same("a flip of what is gone", body{"candidates": []body{{"name": "shut", "rego_code": "package shut\n\ndeny if input.resource.data_classification == \"internal\"\n"}}}, 4)
 		today := replayThen(t, a, body{"data": "now"})
 		if today.Evaluated != n || today.Drifted.Data != 4 || today.Drifted.Total != 4 || today.Changed != 0 {
-			t.Errorf("by today's data: %+v", today)
+			t.Errorf("the replay with today's data = %+v, want 4 drifted by data", today)
 		}
 		now := replayThen(t, a, body{"baseline": "now"})
 		if now.Evaluated != n || now.Drifted.Controls != 4 || now.Drifted.Total != 4 || now.WouldBlock != n {
-			t.Errorf("by today's controls: %+v", now)
+			t.Errorf("the replay with today's controls = %+v, want 4 drifted by controls", now)
 		}
 	})
 }
 
-// TestReplayBundleThen: a bouncer that has lagged behind decided by its bundle,
-// not by what the service held; so does its replay, once the bouncer is deleted too.
+// TestReplayBundleThen checks that the replay of a lagging bouncer's decisions uses its bundle and
+// not the service's data, also after the bouncer is deleted.
 func TestReplayBundleThen(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -134,30 +133,30 @@ func TestReplayBundleThen(t *testing.T) {
 		apptest.Eventually(t, 30*time.Second, func() error {
 			r, err := o.Try("POST", "/v1/data/gatehouse/decision", asks(path))
 			if err != nil || !strings.Contains(string(r.Body), `"`+want+`"`) {
-				return fmt.Errorf("no %s yet: %v\n%s", want, err, o.Log)
+				return fmt.Errorf("OPA does not decide %s: %v\n%s", want, err, o.Log)
 			}
 			return nil
 		})
 	}
 	decides("/desk/1", "PERMIT")
 	a.Do(t, "PUT", at+"/enrich", body{"data_classification": "restricted", "compliance_tags": []string{"SOX"}}).Want(200)
-	// Until the bundle arrives, the OPA permits what the service denies.
+	// Until the bundle arrives, OPA permits what the service denies.
 	decides("/desk/2", "DENY")
 	a.Do(t, "PUT", fmt.Sprint("/bouncers/", reg.ID), body{"resource_ids": []int64{}}).Want(200)
 	decides("/desk/3", "NO_MATCH")
 	apptest.Eventually(t, 30*time.Second, func() error {
 		got := replayThen(t, a, body{})
 		if got.Evaluated < 2 || got.WouldBlock == 0 || got.WouldAllow == 0 || got.Drifted.Total != 0 {
-			return fmt.Errorf("%+v", got)
+			return fmt.Errorf("the replay = %+v, want both effects and no drift", got)
 		}
 		return nil
 	})
 	a.Do(t, "DELETE", fmt.Sprint("/bouncers/", reg.ID), nil).Want(200)
 	got := replayThen(t, a, body{})
 	if got.Evaluated < 2 || got.Drifted.Total != 0 {
-		t.Errorf("once the bouncer is gone: %+v", got)
+		t.Errorf("the replay after the bouncer is deleted = %+v, want no drift", got)
 	}
 	if today := replayThen(t, a, body{"data": "now"}); today.Drifted.Data == 0 {
-		t.Errorf("by today's data: %+v", today)
+		t.Errorf("the replay with today's data = %+v, want drift by data", today)
 	}
 }

@@ -3,9 +3,8 @@ package decisions_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
+	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// certified is a control that meets the scenario of AuthZEN's certification.
-const certified = `package records
+// certifiedControl is a control for the scenario of AuthZEN's certification.
+const certifiedControl = `package records
 
 import rego.v1
 
@@ -29,23 +28,22 @@ allow if { input.action.name == "write"; is_admin; archived }
 allow if { input.action.name == "delete"; input.user.id == "alice"; input.action.properties.soft == true }
 `
 
-// pdp is a client of the AuthZEN endpoints.
+// pdp is a client of the AuthZEN endpoints (PDP: policy decision point).
 type pdp struct {
 	*apptest.Client
 	t *testing.T
 }
 
-// newPDP has a key that may use all endpoints.
+// newPDP returns a client with a key for all endpoints.
 func newPDP(t *testing.T, s *apptest.Server) pdp {
 	return pdp{tenantKey(t, s, "decisions:read", "users:read", "resources:read"), t}
 }
 
-// tenantKey is a client of the AuthZEN endpoints with a key of the whole tenant.
+// tenantKey returns a client of the AuthZEN endpoints with a key for both environments.
 func tenantKey(t *testing.T, s *apptest.Server, scopes ...string) *apptest.Client {
 	t.Helper()
-	var made struct{ Key string }
-	s.Admin.Do(t, "POST", "/tenants/default/api-keys", body{"name": strings.Join(scopes, " "), "scopes": scopes}).Want(201).Into(&made)
-	return &apptest.Client{Base: s.URL, APIKey: made.Key}
+	made := s.Admin.Do(t, "POST", "/tenants/default/api-keys", body{"name": strings.Join(scopes, " "), "scopes": scopes}).Want(201)
+	return &apptest.Client{Base: s.URL, APIKey: made.Text("key")}
 }
 
 func (p pdp) post(path string, doc any, statuses ...int) *apptest.Response {
@@ -63,14 +61,14 @@ func with(b body, entity string, properties body) body {
 	return b
 }
 
-// of asks about a resource of another type.
+// of changes the type of the resource.
 func of(kind string, b body) body {
 	b["resource"].(body)["type"] = kind
 	return b
 }
 
-// scenario sets up the people, records and the control of the certification.
-func scenario(t *testing.T, s *apptest.Server) {
+// setUpScenario creates the people, records and the control of the certification.
+func setUpScenario(t *testing.T, s *apptest.Server) {
 	t.Helper()
 	prod := s.Admin.With("X-Environment", "production")
 	for name, roles := range map[string][]string{"alice": {"staff"}, "bob": {"admin"}} {
@@ -80,13 +78,13 @@ func scenario(t *testing.T, s *apptest.Server) {
 		prod.Do(t, "POST", "/resources", body{"name": name, "type": "record", "path": "/records/" + name, "attributes": attributes}).Want(201)
 	}
 	prod.Do(t, "POST", "/resources", body{"name": "ledger-1", "type": "ledger", "path": "/ledgers/1", "attributes": body{"owner": "bob"}}).Want(201)
-	prod.Do(t, "POST", "/policies", body{"name": "records", "rego_code": certified, "status": "active"}).Want(201)
+	prod.Do(t, "POST", "/policies", body{"name": "records", "rego_code": certifiedControl, "status": "active"}).Want(201)
 }
 
 // TestAuthZENScenario runs the scenario of AuthZEN's certification on both stores.
 func TestAuthZENScenario(t *testing.T) {
 	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
-		scenario(t, s)
+		setUpScenario(t, s)
 		p := newPDP(t, s)
 		for i, c := range []struct {
 			doc  body
@@ -111,15 +109,15 @@ func TestAuthZENScenario(t *testing.T) {
 			for range 2 {
 				got := p.post("evaluation", c.doc, 200)
 				if want := fmt.Sprintf(`{"decision":%v}`, c.want); strings.TrimSpace(string(got.Body)) != want {
-					t.Errorf("%d: %s, want %s", i+1, got.Body, want)
+					t.Errorf("the decision %d = %s, want %s", i+1, got.Body, want)
 				}
 			}
 		}
-		searches(t, p)
-		severalAsked(t, p)
-		refusals(t, p, s)
+		checkSearches(t, p)
+		checkEvaluations(t, p)
+		checkRefusals(t, p, s)
 		if n := countDecisions(t, s.Admin); n < 20 {
-			t.Errorf("%d decisions are in the log", n)
+			t.Errorf("the log has %d decisions, want at least 20", n)
 		}
 	})
 }
@@ -129,8 +127,8 @@ func countDecisions(t *testing.T, a *apptest.Client) int {
 	return int(n)
 }
 
-// searches asks for what the certification's searches must contain.
-func searches(t *testing.T, p pdp) {
+// checkSearches checks the certification's searches.
+func checkSearches(t *testing.T, p pdp) {
 	t.Helper()
 	found := func(what string, doc body) []string {
 		var got struct {
@@ -161,17 +159,17 @@ func searches(t *testing.T, p pdp) {
 		"a resource type that is unknown":      {"resource", body{"subject": one("user", "alice"), "action": body{"name": "read"}, "resource": body{"type": "moon"}}, nil},
 	} {
 		if got := found(c.what, c.doc); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+			t.Errorf("the search %s = %v, want %v", name, got, c.want)
 		}
 	}
-	pages(t, p)
+	checkPages(t, p)
 }
 
-// TestAuthZENSearchPermissions: a search that names users or resources needs the
-// permission to read these, and users are out of reach of a key of one environment.
+// TestAuthZENSearchPermissions checks that a search for users or resources needs the permission to read
+// them, and that a key for one environment cannot search for users.
 func TestAuthZENSearchPermissions(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite")
-	scenario(t, s)
+	setUpScenario(t, s)
 	user, one := body{"type": "user"}, body{"type": "record", "id": "record-1"}
 	alice, read := body{"type": "user", "id": "alice"}, body{"name": "read"}
 	docs := map[string]body{
@@ -199,14 +197,15 @@ func TestAuthZENSearchPermissions(t *testing.T) {
 		for what, doc := range docs {
 			got := pdp{c.key, t}.post("search/"+what, doc, c.want[what])
 			if names := string(got.Body); c.want[what] == 403 && (strings.Contains(names, "alice") || strings.Contains(names, "record-")) {
-				t.Errorf("%s, %s: the refusal names %s", c.name, what, names)
+				t.Errorf("the refusal of a %s search with the key %q shows %s", what, c.name, names)
 			}
 		}
 	}
 }
 
-// pages walks a search by pages of one, and shows the token to another request.
-func pages(t *testing.T, p pdp) {
+// checkPages goes through a search in pages of one, and checks that another request cannot use the
+// token.
+func checkPages(t *testing.T, p pdp) {
 	t.Helper()
 	doc := body{"subject": body{"type": "user"}, "action": body{"name": "read"}, "resource": body{"type": "record", "id": "record-1"}}
 	var names []string
@@ -224,7 +223,7 @@ func pages(t *testing.T, p pdp) {
 		p.post("search/subject", other, 400)
 	}
 	if !slices.Equal(names, []string{"alice", "bob"}) || token != "" {
-		t.Errorf("by pages: %v, then %q", names, token)
+		t.Errorf("the pages have %v and then the token %q, want alice, bob and none", names, token)
 	}
 	for _, page := range []any{"x", body{"limit": 0}, body{"limit": "1"}, body{"token": 7}, body{"token": "%%%"}} {
 		doc["page"] = page
@@ -232,8 +231,8 @@ func pages(t *testing.T, p pdp) {
 	}
 }
 
-// severalAsked checks defaults, semantics and items that cannot be decided.
-func severalAsked(t *testing.T, p pdp) {
+// checkEvaluations checks the defaults, semantics and wrong items of several evaluations.
+func checkEvaluations(t *testing.T, p pdp) {
 	t.Helper()
 	record := func(id string) body { return body{"resource": body{"type": "record", "id": id}} }
 	item := func(act, id string) body { b := record(id); b["action"] = body{"name": act}; return b }
@@ -255,20 +254,18 @@ func severalAsked(t *testing.T, p pdp) {
 		"": {true, false, true}, "execute_all": {true, false, true}, "deny_on_first_deny": {true, false}, "permit_on_first_permit": {true},
 	} {
 		if got := run(semantic, items...); !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: %v, want %v", semantic, got, want)
+			t.Errorf("the decisions with the semantic %q = %v, want %v", semantic, got, want)
 		}
 	}
 	bad := p.post("evaluations", body{"subject": body{"type": "user", "id": "alice"}, "evaluations": []any{record("record-1"), "x", item("read", "record-1")}}, 200)
 	if got := strings.TrimSpace(string(bad.Body)); strings.Count(got, `"decision":false,"context":{"error":{"status":400`) != 2 || !strings.HasSuffix(got, `{"decision":true}]}`) {
-		t.Errorf("%s", got)
+		t.Errorf("the evaluations of two wrong items and a right one = %s, want two errors and true", got)
 	}
 	for _, empty := range []body{ask("alice", "read", "record-1"), {"evaluations": []any{}}} {
 		doc := ask("alice", "read", "record-1")
-		for k, v := range empty {
-			doc[k] = v
-		}
+		maps.Copy(doc, empty)
 		if got := p.post("evaluations", doc, 200); strings.TrimSpace(string(got.Body)) != `{"decision":true}` {
-			t.Errorf("%s", got.Body)
+			t.Errorf("the evaluations without items = %s, want one decision", got.Body)
 		}
 	}
 	p.post("evaluations", body{"evaluations": body{}}, 400)
@@ -277,12 +274,12 @@ func severalAsked(t *testing.T, p pdp) {
 	why := ask("bob", "write", "record-1")
 	why["context"] = body{"explain": true}
 	if got := p.post("evaluation", why, 200); got.Get("context", "effect") != "NO_MATCH" || got.Get("context", "reason") == "" {
-		t.Errorf("%s", got.Body)
+		t.Errorf("the explained decision = %s, want NO_MATCH with a reason", got.Body)
 	}
 }
 
-// refusals sends what is no request; errors are a text, and say where.
-func refusals(t *testing.T, p pdp, s *apptest.Server) {
+// checkRefusals checks that a wrong request gets a text that names the place.
+func checkRefusals(t *testing.T, p pdp, s *apptest.Server) {
 	t.Helper()
 	for _, entity := range []string{"subject", "action", "resource"} {
 		doc := ask("alice", "read", "record-1")
@@ -297,7 +294,7 @@ func refusals(t *testing.T, p pdp, s *apptest.Server) {
 				res := p.post("evaluation", doc, 400)
 				var text string
 				if json.Unmarshal(res.Body, &text) != nil || !strings.Contains(text, "/"+entity+"/"+member) {
-					t.Errorf("%s %s %v: %s", entity, member, bad, res.Body)
+					t.Errorf("an evaluation with %s.%s %v = %s, want a text with the place", entity, member, bad, res.Body)
 				}
 			}
 		}
@@ -320,19 +317,19 @@ func refusals(t *testing.T, p pdp, s *apptest.Server) {
 	reader.Base = s.URL
 	pdp{&reader, t}.post("evaluation", doc, 403)
 	if got := p.With("X-Request-ID", "bfe9eb29-ab87").Do(t, "POST", "/access/v1/evaluation", doc).Want(200); got.Header.Get("X-Request-ID") != "bfe9eb29-ab87" {
-		t.Errorf("request id %q", got.Header.Get("X-Request-ID"))
+		t.Errorf("the X-Request-ID is %q, want that of the request", got.Header.Get("X-Request-ID"))
 	}
 	found := stranger.Do(t, "GET", "/.well-known/authzen-configuration", nil).Want(200)
 	if found.Get("policy_decision_point") != s.URL || found.Get("access_evaluation_endpoint") != s.URL+"/access/v1/evaluation" {
-		t.Errorf("%s", found.Body)
+		t.Errorf("the configuration = %s, want the addresses of this server", found.Body)
 	}
 	if own := stranger.Do(t, "GET", "/.well-known/authzen-configuration/acme", nil).Want(200); own.Get("policy_decision_point") != s.URL+"/acme" {
-		t.Errorf("%s", own.Body)
+		t.Errorf("the configuration of acme = %s, want its address", own.Body)
 	}
 }
 
-// TestAuthZENSearchVectors works out who may view, edit and delete twenty records by
-// their owners and departments, and asks for it by all three searches.
+// TestAuthZENSearchVectors computes who may view, edit and delete twenty records from their owners and
+// departments, and compares this with all three searches.
 func TestAuthZENSearchVectors(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite")
 	prod := s.Admin.With("X-Environment", "production")
@@ -382,7 +379,7 @@ allow if { input.action.name == "edit"; manages; record.department == input.user
 	check := func(what string, doc body, want string) {
 		checked++
 		if got := ids(what, doc); got != want {
-			t.Errorf("%s %v: %s, want %s", what, doc, got, want)
+			t.Errorf("the %s search %v = %s, want %s", what, doc, got, want)
 		}
 	}
 	acts := []string{"delete", "edit", "view"}
@@ -419,30 +416,21 @@ allow if { input.action.name == "edit"; manages; record.department == input.user
 		}
 	}
 	if checked != 198 {
-		t.Errorf("%d vectors, want 198", checked)
+		t.Errorf("the test checked %d vectors, want 198", checked)
 	}
 	if n := countDecisions(t, s.Admin); n != 0 {
-		t.Errorf("the searches left %d decisions in the log", n)
+		t.Errorf("the log has %d decisions after searches, want none", n)
 	}
 }
 
-// TestAuthZENGuide pastes the commands of docs/integrations/authzen.md into a shell.
+// TestAuthZENGuide runs the commands of docs/integrations/authzen.md.
 func TestAuthZENGuide(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/integrations/authzen.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := apptest.StartServer(t, "sqlite")
-	scenario(t, s)
+	setUpScenario(t, s)
 	env := fmt.Sprintf("set -eu\nexport URL=%s KEY=%s\n", s.URL, s.Key(t, s.Admin, "production", "decisions:read", "resources:read").APIKey)
-	blocks := regexp.MustCompile("(?s)```bash\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	blocks := apptest.Blocks(apptest.Page(t, "integrations/authzen.md"))
 	if len(blocks) != 1 {
-		t.Fatalf("%d blocks", len(blocks))
+		t.Fatalf("docs/integrations/authzen.md has %d blocks, want 1", len(blocks))
 	}
-	out, code := apptest.Shell(t, t.TempDir(), env+blocks[0][1])
-	for _, want := range []string{`"access_evaluation_endpoint"`, `{"decision":true}`, `{"type":"record","id":"record-2"}`} {
-		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("ended with %d, want %s in\n%s", code, want, out)
-		}
-	}
+	apptest.WantTexts(t, apptest.RunShell(t, t.TempDir(), env+blocks[0]), `"access_evaluation_endpoint"`, `{"decision":true}`, `{"type":"record","id":"record-2"}`)
 }

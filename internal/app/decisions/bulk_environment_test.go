@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestBulkClassifyEnvironment: a bulk classification works where the query, the header
-// or the key says, in sandbox where none does, and nowhere where two of them differ.
+// TestBulkClassifyEnvironment checks that a bulk classification uses the environment of the query, the
+// header or the key, by default sandbox, and is refused if two of them differ.
 func TestBulkClassifyEnvironment(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -31,7 +31,7 @@ func TestBulkClassifyEnvironment(t *testing.T) {
 	} {
 		res := c.by.Do(t, "POST", "/resources/auto-classify-bulk"+c.query, nil)
 		if res.Status != c.status || c.want != nil && res.Get("environment") != c.want {
-			t.Errorf("%s: %d %s, want %d in %v", name, res.Status, res.Body, c.status, c.want)
+			t.Errorf("the bulk classification with %s = %d %s, want %d in %v", name, res.Status, res.Body, c.status, c.want)
 		}
 	}
 }

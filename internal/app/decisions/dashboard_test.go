@@ -2,8 +2,6 @@ package decisions_test
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,15 +9,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestDashboard counts by hand what the dashboard counts: controls, resources,
-// bouncers and decisions of each environment and of both.
+// TestDashboard compares the dashboard's figures for each environment and for both with the objects and
+// decisions that it makes.
 func TestDashboard(t *testing.T) {
 	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		empty := a.Do(t, "GET", "/dashboard/stats", nil).Want(200)
 		for _, name := range []string{"totalPolicies", "authDecisions24h", "allowedPercentage", "anomalousActivity", "deployedPEPs", "smartConnections"} {
 			if empty.Get(name) != float64(0) {
-				t.Errorf("%s of an empty tenant is %v", name, empty.Get(name))
+				t.Errorf("%s of an empty tenant is %v, want 0", name, empty.Get(name))
 			}
 		}
 		place := func(env, path string) int64 {
@@ -73,26 +71,27 @@ func TestDashboard(t *testing.T) {
 			var got *apptest.Response
 			apptest.Eventually(t, 30*time.Second, func() error {
 				got = a.Do(t, "GET", "/dashboard/stats"+query, nil).Want(200)
-				if n := got.Get("authDecisions24h"); n != asNumber(want["authDecisions24h"]) {
-					return fmt.Errorf("%s: %v decisions, want %v", env, n, want["authDecisions24h"])
+				if n := got.Get("authDecisions24h"); n != number(want["authDecisions24h"]) {
+					return fmt.Errorf("the figures of %q have %v decisions, want %v", env, n, want["authDecisions24h"])
 				}
 				return nil
 			})
 			for name, v := range want {
-				if x := got.Get(strings.Split(name, ".")...); x != asNumber(v) {
-					t.Errorf("%s: %s is %v, want %v", env, name, x, v)
+				if x := got.Get(strings.Split(name, ".")...); x != number(v) {
+					t.Errorf("%s of %q is %v, want %v", name, env, x, v)
 				}
 			}
 			if p := got.Get("realTimeMetrics", "latencyP99"); p.(float64) <= 0 {
-				t.Errorf("%s: latencies %s", env, got.Body)
+				t.Errorf("latencyP99 of %q is %v, want more than 0", env, p)
 			}
 		}
-		series(t, a)
-		top(t, a, fmt.Sprint(shut))
+		checkSeries(t, a)
+		checkTop(t, a, fmt.Sprint(shut))
 	})
 }
 
-func asNumber(v any) any {
+// number converts an int to a number of JSON.
+func number(v any) any {
 	switch n := v.(type) {
 	case int:
 		return float64(n)
@@ -101,8 +100,8 @@ func asNumber(v any) any {
 	}
 }
 
-// series holds each window's points to the decisions that were made.
-func series(t *testing.T, a *apptest.Client) {
+// checkSeries compares each window's points with the decisions.
+func checkSeries(t *testing.T, a *apptest.Client) {
 	t.Helper()
 	for _, window := range []string{"15m", "1h", "6h", "24h", "7d", "30d", "90d", "365d"} {
 		var got struct {
@@ -118,38 +117,35 @@ func series(t *testing.T, a *apptest.Client) {
 		for i, p := range got.Points {
 			permitted, denied, errors = permitted+p.Permitted, denied+p.Denied, errors+p.Errors
 			if want := got.From.Add(time.Duration(i) * time.Duration(got.Step) * time.Second); !p.Start.Equal(want) {
-				t.Fatalf("%s: point %d begins %s, want %s", window, i, p.Start, want)
+				t.Fatalf("the point %d of the window %s starts at %s, want %s", i, window, p.Start, want)
 			}
 		}
 		if permitted != 6 || denied != 6 || errors != 1 || len(got.Points) < 60 || len(got.Points) > 182 {
-			t.Errorf("%s: %d permitted, %d denied, %d errors in %d points", window, permitted, denied, errors, len(got.Points))
+			t.Errorf("the window %s has %d permitted, %d denied and %d errors in %d points, want 6, 6 and 1 in 60 to 182", window, permitted, denied, errors, len(got.Points))
 		}
 	}
 	a.Do(t, "GET", "/dashboard/series?window=2h", nil).Want(400)
 }
 
-// top lists what denies first.
-func top(t *testing.T, a *apptest.Client, shut string) {
+// checkTop checks the lists of what denies most.
+func checkTop(t *testing.T, a *apptest.Client, shut string) {
 	t.Helper()
 	got := a.Do(t, "GET", "/dashboard/top?by=resource&environment=production", nil).Want(200)
-	first, _ := got.Get("items").([]any)[0].(map[string]any)
-	if first["id"] != shut || first["denied"] != float64(3) || first["permitted"] != float64(0) {
-		t.Errorf("%s", got.Body)
+	if got.Get("items", "0", "id") != shut || got.Get("items", "0", "denied") != float64(3) || got.Get("items", "0", "permitted") != float64(0) {
+		t.Errorf("the top resources are %s, want %s first with 3 denials", got.Body, shut)
 	}
 	policies := a.Do(t, "GET", "/dashboard/top?environment=production", nil).Want(200)
 	if items, _ := policies.Get("items").([]any); len(items) != 3 {
-		t.Errorf("%s", policies.Body)
+		t.Errorf("the top policies are %s, want 3", policies.Body)
 	}
 }
 
-// TestAnomalies: a bouncer ships six quiet hours, then an address that tries many
-// people. It is flagged once, with its evidence and its audit entry; a tenant that
-// switched detection off hears nothing.
+// TestAnomalies checks that after six quiet hours, an address that tries many people is reported once,
+// with its evidence and an audit entry.
 func TestAnomalies(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite", "GATEHOUSE_ANOMALY_INTERVAL=200ms")
 	a := s.Admin.With("X-Environment", "production")
-	guard := s.Anonymous()
-	guard.Bearer, _ = a.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 1}).Want(201).Get("token").(string)
+	guard := s.WithToken(a.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 1}).Want(201).Text("token"))
 	ids := 0
 	ship := func(at time.Time, n int, ip, decision string, user func(int) string) {
 		var events []any
@@ -172,28 +168,28 @@ func TestAnomalies(t *testing.T) {
 	apptest.Eventually(t, 30*time.Second, func() error {
 		got = a.Do(t, "GET", "/dashboard/anomalies?kind=suspicious_source_ip", nil).Want(200)
 		if got.Get("total") != float64(1) {
-			return fmt.Errorf("%s", got.Body)
+			return fmt.Errorf("the anomalies are %s, want one", got.Body)
 		}
 		return nil
 	})
 	for _, want := range []string{`"subject":"203.0.113.66"`, `40 of 40 requests`, `"environment":"production"`} {
 		if !strings.Contains(string(got.Body), want) {
-			t.Errorf("no %s in %s", want, got.Body)
+			t.Errorf("the anomaly is %s, want %s", got.Body, want)
 		}
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if n := a.Do(t, "GET", "/dashboard/anomalies?kind=denial_spike", nil).Want(200).Get("total"); n != float64(1) {
-			return fmt.Errorf("%v spikes of denials", n)
+			return fmt.Errorf("the dashboard has %v spikes of denials, want 1", n)
 		}
 		return nil
 	})
 	stats := a.Do(t, "GET", "/dashboard/stats", nil).Want(200)
 	if stats.Get("anomalousActivity") != float64(2) {
-		t.Errorf("%s", stats.Body)
+		t.Errorf("anomalousActivity is %v, want 2", stats.Get("anomalousActivity"))
 	}
 	events := a.Do(t, "GET", "/audit/events?type=AI_ANOMALY_DETECTED", nil).Want(200)
 	if n := strings.Count(string(events.Body), `"type":"AI_ANOMALY_DETECTED"`); n != 2 || !strings.Contains(string(events.Body), "203.0.113.66") {
-		t.Errorf("%d audit entries: %s", n, events.Body)
+		t.Errorf("the audit has %d anomalies, want 2 with the address: %s", n, events.Body)
 	}
 	viewer := s.Key(t, s.Admin, "production", "dashboard:read")
 	viewer.Do(t, "GET", "/dashboard/stats", nil).Want(200)
@@ -204,25 +200,16 @@ func TestAnomalies(t *testing.T) {
 	s.Admin.Do(t, "PUT", "/tenants/default", body{"settings": body{"anomalies": "off"}}).Want(200)
 }
 
-// TestDashboardGuide pastes the commands of docs/dashboard.md into a shell.
+// TestDashboardGuide runs the commands of docs/dashboard.md.
 func TestDashboardGuide(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/dashboard.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := apptest.StartServer(t, "sqlite")
 	env := fmt.Sprintf("set -eu\nexport API=%s/api/v1 TENANT=default TOKEN=%s\n", s.URL, s.Admin.Bearer)
 	wants := [][]string{{`"totalPolicies":0`, `"step_seconds":30`, `"by":"resource"`, `"anomalies":[]`}, {`"anomalies":5`}}
-	blocks := regexp.MustCompile("(?s)```bash\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	blocks := apptest.Blocks(apptest.Page(t, "dashboard.md"))
 	if len(blocks) != len(wants) {
-		t.Fatalf("%d blocks, want %d", len(blocks), len(wants))
+		t.Fatalf("docs/dashboard.md has %d blocks, want %d", len(blocks), len(wants))
 	}
 	for i, block := range blocks {
-		out, code := apptest.Shell(t, t.TempDir(), env+block[1])
-		for _, want := range wants[i] {
-			if code != 0 || !strings.Contains(out, want) {
-				t.Errorf("%s\nended with %d, want %s in\n%s", block[1], code, want, out)
-			}
-		}
+		apptest.WantTexts(t, apptest.RunShell(t, t.TempDir(), env+block), wants[i]...)
 	}
 }

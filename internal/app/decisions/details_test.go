@@ -2,6 +2,7 @@ package decisions_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -10,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestTwinResources: of resources with equal environment, type, host, path and
-// methods there is one, also when they are made at once.
+// TestTwinResources checks that there is one resource with the same environment, type, host, path and
+// methods, also after parallel creates.
 func TestTwinResources(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
@@ -30,11 +31,11 @@ func TestTwinResources(t *testing.T) {
 				if status == 201 {
 					made++
 				} else if status != 409 {
-					t.Errorf("status %d", status)
+					t.Errorf("POST /resources of an equal resource = %d, want 201 or 409", status)
 				}
 			}
 			if made != 1 {
-				t.Errorf("%d equal resources were made", made)
+				t.Errorf("parallel creates made %d equal resources, want 1", made)
 			}
 			for _, other := range []body{
 				{"path": "/twin", "methods": []string{}},
@@ -45,15 +46,13 @@ func TestTwinResources(t *testing.T) {
 				{"path": "/other"},
 			} {
 				full := body{"name": "x", "type": "api"}
-				for k, v := range other {
-					full[k] = v
-				}
+				maps.Copy(full, other)
 				a.Do(t, "POST", "/resources", full).Want(201)
 			}
 			for _, methods := range [][]string{{"GET"}, {"post"}, {"GET", "DELETE"}, {"GET", "POST", "TRACE"}, {"head"}, {"*"}} {
 				no := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin", "methods": methods}).Want(409)
 				if no.Get("error") != "already_exists" || no.Get("resource_id") == nil {
-					t.Errorf("%v: %s", methods, no.Body)
+					t.Errorf("POST /resources with the methods %v = %s, want already_exists with the resource", methods, no.Body)
 				}
 			}
 			free := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin", "methods": []string{"DELETE"}}).Want(201).ID()
@@ -80,25 +79,25 @@ func TestWhichMethodsDecide(t *testing.T) {
 	for method, want := range map[string]string{"GET": "read", "OPTIONS": "read", "HEAD": "probe", "POST": "write", "DELETE": "all", "PUT": "all"} {
 		got := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}, "resource": body{"path": "/one"}, "action": body{"method": method}}).Want(200)
 		if got.Get("policy_name") != want {
-			t.Errorf("%s is decided by %v, want %s", method, got.Get("policy_name"), want)
+			t.Errorf("the control for %s is %v, want %s", method, got.Get("policy_name"), want)
 		}
 	}
 }
 
-// TestTenantComesBack: a deleted tenant that is made active again has its data
-// and none of its credentials.
+// TestTenantComesBack checks that a deleted tenant that becomes active again has its data and none of its
+// credentials.
 func TestTenantComesBack(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	id, _ := s.Admin.Do(t, "POST", "/tenants", body{"name": "Back"}).Want(201).Get("id").(string)
+	id := s.Admin.Do(t, "POST", "/tenants", body{"name": "Back"}).Want(201).Text("id")
 	at := s.Admin.With("X-Tenant-ID", id)
 	at.Do(t, "POST", "/users", body{"username": "boss", "email": "boss@example.com", "password": apptest.Password, "roles": []string{"admin"}}).Want(201)
 	signIn := func() *apptest.Response {
 		return s.Anonymous().With("X-Tenant-ID", id).Do(t, "POST", "/auth/login", body{"username": "boss", "password": apptest.Password})
 	}
 	person, key, guard := s.Anonymous(), s.Anonymous(), s.Anonymous()
-	person.Bearer, _ = signIn().Want(200).Get("access_token").(string)
-	key.APIKey, _ = person.Do(t, "POST", "/tenants/"+id+"/api-keys", body{"name": "k", "scopes": []string{"policies:read"}}).Want(201).Get("key").(string)
-	guard.Bearer, _ = person.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 1}).Want(201).Get("token").(string)
+	person.Bearer = signIn().Want(200).Text("access_token")
+	key.APIKey = person.Do(t, "POST", "/tenants/"+id+"/api-keys", body{"name": "k", "scopes": []string{"policies:read"}}).Want(201).Text("key")
+	guard.Bearer = person.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 1}).Want(201).Text("token")
 	person.Do(t, "POST", "/resources", body{"name": "kept", "type": "api", "path": "/kept"}).Want(201)
 	key.Do(t, "GET", "/policies", nil).Want(200)
 	guard.Do(t, "GET", "/bridge/self", nil).Want(200)
@@ -109,12 +108,12 @@ func TestTenantComesBack(t *testing.T) {
 	guard.Do(t, "GET", "/bridge/self", nil).Want(401)
 	signIn().Want(401)
 	if kept := at.Do(t, "GET", "/resources", nil).Want(200); !strings.Contains(string(kept.Body), `"kept"`) {
-		t.Errorf("its data: %s", kept.Body)
+		t.Errorf("GET /resources of the active tenant = %s, want its resource", kept.Body)
 	}
 }
 
-// TestUnresolvedResource: a number that no resource has decides alone, whoever
-// asks; tenant-wide controls decide then, and without one the reason names it.
+// TestUnresolvedResource checks that for an id that no resource has, only tenant-wide controls decide in
+// each API, and that without one the reason names the id.
 func TestUnresolvedResource(t *testing.T) {
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	id := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r", "environment": "production"}).Want(201).ID()
@@ -126,21 +125,21 @@ func TestUnresolvedResource(t *testing.T) {
 			body{"input": body{"user": body{"id": "u"}, "resource": resource, "action": body{"method": "GET"}}}).Want(200).Get("result").(map[string]any)
 		bulk := a.Do(t, "POST", "/decisions/evaluate/bulk", body{"decisions": []body{{"decision_id": "x", "user": body{"id": "u"}, "resource": resource}}}).Want(200).Get("results").([]any)[0].(map[string]any)
 		if opa["decision"] != res.Get("decision") || bulk["decision"] != res.Get("decision") || opa["reason"] != res.Get("reason") {
-			t.Errorf("%v: evaluate %s, OPA's query %v, bulk %v", resource, res.Body, opa, bulk)
+			t.Errorf("the decisions on %v are %s, %v by OPA's API and %v in bulk, want the same", resource, res.Body, opa, bulk)
 		}
 		return fmt.Sprint(res.Get("decision")), fmt.Sprint(res.Get("reason"))
 	}
 	if d, _ := ask(body{"path": "/r"}); d != "PERMIT" {
-		t.Errorf("by path: %s", d)
+		t.Errorf("the decision by path = %s, want PERMIT", d)
 	}
 	if d, _ := ask(body{"id": "999", "path": "/r"}); d != "PERMIT" {
-		t.Errorf("by path, with a text as id: %s", d)
+		t.Errorf("the decision by path, with a text as id, = %s, want PERMIT", d)
 	}
 	if d, why := ask(body{"id": 999, "path": "/r", "type": "api"}); d != "DENY" || !strings.Contains(why, "999") {
-		t.Errorf("by a number that is not there: %s %s", d, why)
+		t.Errorf("the decision on an unknown id = %s %s, want DENY with the id", d, why)
 	}
 	a.Do(t, "POST", "/policies", body{"name": "wide", "rego_code": "package w\n\nallow := true\n", "environment": "production", "status": "active"}).Want(201)
 	if d, _ := ask(body{"id": 999, "path": "/r"}); d != "PERMIT" {
-		t.Errorf("with a tenant-wide control: %s", d)
+		t.Errorf("the decision on an unknown id with a tenant-wide control = %s, want PERMIT", d)
 	}
 }

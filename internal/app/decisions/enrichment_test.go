@@ -2,10 +2,7 @@ package decisions_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// seesEnrichment is a control that decides by the enrichment and shows as its
-// reason which members of it are there.
-const seesEnrichment = `package enriched
+// enrichmentControl decides by the enrichment. Its reason shows the members of the resource.
+const enrichmentControl = `package enriched
 
 default allow := false
 
@@ -28,11 +24,11 @@ allow if {
 reason := concat(",", sort([k | some k, _ in input.resource])) if not allow
 `
 
-// canary is personal data that must be nowhere but in the resource itself.
+// canary is personal data that must be only in the resource.
 const canary = "canary@corp.example"
 
-// TestEnrichment: what an operator says of a resource reaches every decision,
-// here and at the bouncer, and the audit; owner_email reaches neither.
+// TestEnrichment checks that the enrichment of a resource reaches every decision, at the server and at
+// the bouncer, and the audit, and that owner_email reaches neither.
 func TestEnrichment(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		upstream, _ := apptest.Application(t)
@@ -41,19 +37,19 @@ func TestEnrichment(t *testing.T) {
 		id := a.Do(t, "POST", "/resources", body{"name": "Payroll", "type": "api", "path": "/employees/**", "environment": "sandbox"}).Want(201).ID()
 		bouncer := s.Bouncer(t, a, body{"name": "payroll", "environment": "sandbox"}, upstream)
 		policy := a.Do(t, "POST", "/policies", body{
-			"name": "enriched", "rego_code": seesEnrichment, "environment": "sandbox", "resource_id": id, "bouncer_id": bouncer.ID, "status": "active",
+			"name": "enriched", "rego_code": enrichmentControl, "environment": "sandbox", "resource_id": id, "bouncer_id": bouncer.ID, "status": "active",
 		}).Want(201).ID()
 		path := fmt.Sprintf("/resources/%d", id)
 		caller := bouncer.As("ann", "staff")
 		apptest.Answers(t, caller, "/employees/1", 403, 5*time.Second)
 
-		// Nothing is set, so nothing of it is in the input.
+		// Without enrichment, the input has none.
 		ask := body{"user": body{"id": "ann"}, "resource": body{"id": id}, "action": body{"name": "read", "method": "GET"}}
 		if got := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200); got.Get("decision") != "DENY" || got.Get("reason") != "environment,id,name,path,type" {
-			t.Errorf("the bare resource: %s", got.Body)
+			t.Errorf("the decision without enrichment = %s, want DENY with the base members", got.Body)
 		}
 
-		// Who may.
+		// Only an editor may enrich, with valid values.
 		s.Key(t, a, "sandbox", "resources:read").Do(t, "PUT", path+"/enrich", body{"sla_tier": "gold"}).Want(403)
 		editor := s.Key(t, a, "sandbox", "resources:write")
 		for member, v := range map[string]any{
@@ -61,11 +57,11 @@ func TestEnrichment(t *testing.T) {
 			"business_context": strings.Repeat("x", 501), "agent_capabilities": []string{"fly"}, "pii_categories": []string{"dna"}, "egress_destinations": []string{"a b"}, "unknown_member": 1,
 		} {
 			if res := editor.Do(t, "PUT", path+"/enrich", body{member: v}).Want(422); !bytes.Contains(res.Body, []byte("/"+member)) {
-				t.Errorf("%s: %s", member, res.Body)
+				t.Errorf("PUT /enrich with %s = %s, want its pointer", member, res.Body)
 			}
 		}
 		if res := editor.Do(t, "PUT", path+"/enrich", body{"data_classification": "restricted"}).Want(422); !bytes.Contains(res.Body, []byte("/compliance_tags")) {
-			t.Errorf("the compliance-tag rule: %s", res.Body)
+			t.Errorf("PUT /enrich with restricted and no tags = %s, want the pointer /compliance_tags", res.Body)
 		}
 		a.Do(t, "PUT", path+"/enrich?environment=production", body{"sla_tier": "gold"}).Want(404)
 
@@ -88,52 +84,45 @@ func TestEnrichment(t *testing.T) {
 			impacts = append(impacts, fmt.Sprint(i.PolicyID, i.TemplateID, " ", i.Effect))
 		}
 		if want := []string{fmt.Sprint(policy, " input_changed"), "0EGRESS_PII_MASKING suggested", "0REGULATED_DATA_EGRESS suggested", "0DETAILED_AUDIT_TRAIL suggested"}; !slices.Equal(impacts, want) || out.Version != 2 {
-			t.Errorf("version %d, impacts %q, want %q", out.Version, impacts, want)
+			t.Errorf("PUT /enrich = version %d with the impacts %q, want 2 with %q", out.Version, impacts, want)
 		}
 		a.Do(t, "PUT", path+"/enrich", body{"sla_tier": "gold"}).Want(200)
 		a.With("If-Match", `"2"`).Do(t, "PUT", path+"/enrich", body{"sla_tier": "gold"}).Want(412)
 
-		// It decides, here and there, without waiting for a poll.
+		// Decisions use it at once, at the server and at the bouncer.
 		if got := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200); got.Get("decision") != "PERMIT" {
-			t.Errorf("the enriched resource: %s", got.Body)
+			t.Errorf("the decision with enrichment = %s, want PERMIT", got.Body)
 		}
 		apptest.Answers(t, caller, "/employees/1", 200, 5*time.Second)
 
-		// The audit has the regimes and the snapshot, and not the address.
+		// The audit has the tags and the snapshot, but not the address.
 		apptest.Eventually(t, 30*time.Second, func() error {
 			logs := a.Do(t, "GET", "/decisions/audit?environment=sandbox&decision=PERMIT", nil).Want(200)
 			if n := bytes.Count(logs.Body, []byte(`"regulation_tags":["GDPR"]`)); n < 2 || bytes.Contains(logs.Body, []byte("canary")) {
-				return fmt.Errorf("%d of two decisions have the tag: %s", n, logs.Body)
+				return fmt.Errorf("%d decisions have the tag, want 2 without the address: %s", n, logs.Body)
 			}
 			return nil
 		})
 		events := a.Do(t, "GET", "/audit/events?type=RESOURCE_UPDATED&object_id="+fmt.Sprint(id), nil).Want(200)
 		for _, text := range []string{`"resource_snapshot"`, `"version":2`, `"version":3`, `"data_classification":"restricted"`} {
 			if !bytes.Contains(events.Body, []byte(text)) {
-				t.Errorf("no %s in %s", text, events.Body)
+				t.Errorf("the audit events are %s, want %s", events.Body, text)
 			}
 		}
 		for where, text := range map[string][]byte{"audit events": events.Body, "bundle": bundle(t, s, bouncer)} {
 			if bytes.Contains(text, []byte("canary")) || bytes.Contains(text, []byte("owner_email\":\"")) {
-				t.Errorf("owner_email is in the %s: %s", where, text)
+				t.Errorf("the %s has owner_email: %s", where, text)
 			}
 		}
 	})
 }
 
-// bundle is what a bouncer is given, unpacked as far as gzip goes.
+// bundle returns the text of a bouncer's bundle.
 func bundle(t *testing.T, s *apptest.Server, b *apptest.BouncerProcess) []byte {
 	t.Helper()
-	c := s.Anonymous()
-	c.Bearer = b.Token
-	res := c.Do(t, http.MethodGet, fmt.Sprintf("/bridge/bundles/%d", b.ID), nil).Want(200)
-	z, err := gzip.NewReader(bytes.NewReader(res.Body))
-	if err != nil {
-		t.Fatal(err)
+	text := apptest.Unpacked(t, s.WithToken(b.Token).Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", b.ID), nil).Want(200).Body)
+	if !strings.Contains(text, "restricted") {
+		t.Fatalf("the bundle %s lacks the enrichment", text)
 	}
-	text, err := io.ReadAll(z)
-	if err != nil || !bytes.Contains(text, []byte("restricted")) {
-		t.Fatalf("no bundle with the enrichment: %v %s", err, text)
-	}
-	return text
+	return []byte(text)
 }

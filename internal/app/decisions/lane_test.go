@@ -18,13 +18,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// line is a connection to a server, over which requests are written by hand.
-type line struct {
+// connection is a connection to a server for raw requests.
+type connection struct {
 	conn net.Conn
 	read *bufio.Reader
 }
 
-func connect(t *testing.T, s *apptest.Server) *line {
+func connect(t *testing.T, s *apptest.Server) *connection {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -38,12 +38,12 @@ func connect(t *testing.T, s *apptest.Server) *line {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	return &line{conn, bufio.NewReader(conn)}
+	return &connection{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a request and tells whether the lane answered it: net/http has the
-// date after all that we set.
-func (l *line) ask(t *testing.T, text string) (res *http.Response, body string, lane bool) {
+// ask sends a request and reports whether the lane answered it. net/http writes the date after our
+// headers, the lane before.
+func (l *connection) ask(t *testing.T, text string) (res *http.Response, body string, lane bool) {
 	t.Helper()
 	if _, err := io.WriteString(l.conn, text); err != nil {
 		t.Fatal(err)
@@ -73,12 +73,11 @@ func (l *line) ask(t *testing.T, text string) (res *http.Response, body string, 
 	return res, string(all), lane
 }
 
-// changing is what differs from one answer to the next of the same request.
-var changing = regexp.MustCompile(`"(evaluation_time_ms|decision_id|timestamp|cache_hit)":("[^"]*"|[^,}]*)`)
+// varying matches what differs in two answers to the same request.
+var varying = regexp.MustCompile(`"(evaluation_time_ms|decision_id|timestamp|cache_hit)":("[^"]*"|[^,}]*)`)
 
-// TestLane: a decision is the same, whichever way its request takes through the
-// server: kept connections of plain requests go by the lane, others by
-// net/http. All that a request can be wrong in is answered in the same way.
+// TestLane checks that the lane, which serves kept connections with plain requests, and net/http give the
+// same answers, also to wrong requests.
 func TestLane(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite", "GATEHOUSE_DECISION_RATE_LIMIT=1000")
 	apptest.Activate(t, s.Admin, "readers", "production", "package team\n\nallow if input.user.id == \"ada\"\n\nmask contains {\"path\": \"$.salary\"} if input.user.id == \"bob\"\n", nil)
@@ -122,10 +121,10 @@ func TestLane(t *testing.T) {
 		short, shortBody, lane := kept.ask(t, text+"\r\n"+tc.body)
 		long, longBody, other := connect(t, s).ask(t, text+"Connection: close\r\n\r\n"+tc.body)
 		if !lane || other {
-			t.Fatalf("%s: by the lane %v and %v, want true and false", tc.name, lane, other)
+			t.Fatalf("%s: the lane answers the kept connection: %v and the other: %v, want true and false", tc.name, lane, other)
 		}
 		if short.StatusCode != tc.status || short.Status != long.Status || short.Close || !long.Close {
-			t.Errorf("%s: %s, by net/http %s, want %d; %s", tc.name, short.Status, long.Status, tc.status, shortBody)
+			t.Errorf("%s = %s, by net/http %s, want %d: %s", tc.name, short.Status, long.Status, tc.status, shortBody)
 		}
 		if (short.Header.Get("X-Ratelimit-Remaining") == "") != (long.Header.Get("X-Ratelimit-Remaining") == "") {
 			t.Errorf("%s: X-RateLimit-Remaining is %q, by net/http %q", tc.name, short.Header, long.Header)
@@ -133,19 +132,19 @@ func TestLane(t *testing.T) {
 		ids := [2]string{short.Header.Get("X-Request-Id"), long.Header.Get("X-Request-Id")}
 		for _, name := range []string{"Date", "X-Ratelimit-Remaining", "Content-Length", "X-Request-Id"} {
 			if short.Header.Get(name) == "" && name != "X-Ratelimit-Remaining" {
-				t.Errorf("%s: no %s", tc.name, name)
+				t.Errorf("%s: the answer has no header %s", tc.name, name)
 			}
 			short.Header.Del(name)
 			long.Header.Del(name)
 		}
 		if d := cmp.Diff(long.Header, short.Header); d != "" {
-			t.Errorf("%s: headers of net/http (-) and the lane (+):\n%s", tc.name, d)
+			t.Errorf("%s: the headers of net/http (-) and the lane (+) differ:\n%s", tc.name, d)
 		}
 		same := func(body, id string) string {
-			return changing.ReplaceAllString(strings.ReplaceAll(body, id, "ID"), `"$1":0`)
+			return varying.ReplaceAllString(strings.ReplaceAll(body, id, "ID"), `"$1":0`)
 		}
 		if a, b := same(shortBody, ids[0]), same(longBody, ids[1]); a != b {
-			t.Errorf("%s: %s\nby net/http: %s", tc.name, a, b)
+			t.Errorf("%s = %s\nwant, as by net/http: %s", tc.name, a, b)
 		}
 	}
 }

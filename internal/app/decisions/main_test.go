@@ -1,4 +1,4 @@
-// Package decisions_test holds the tests of the whole program about decisions and what explains them.
+// Package decisions_test tests decisions and their explanations with the whole program.
 package decisions_test
 
 import (

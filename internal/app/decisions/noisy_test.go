@@ -11,32 +11,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// A program that an author may try out and that never ends of itself.
-const neverEnding = `package endless
-
-allow if count([1 | some a in numbers.range(1, 3000); some b in numbers.range(1, 3000); some c in numbers.range(1, 3000); a + b + c < 0]) > 0
-`
-
-// neighbours are a server with two tenants: one that will be noisy, with an
-// endless control, and one whose decisions are watched.
-type neighbours struct {
+// twoTenants is a server with a noisy tenant, which has an endless control, and a quiet one.
+type twoTenants struct {
 	server       *apptest.Server
 	noisy, quiet *apptest.Client
 	control      int64
 }
 
-func newNeighbours(t testing.TB) *neighbours {
+func newTwoTenants(t testing.TB) *twoTenants {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	n := &neighbours{server: s, quiet: s.Admin}
+	n := &twoTenants{server: s, quiet: s.Admin}
 	made := s.Admin.Do(t, "POST", "/tenants", body{"name": "noisy"}).Want(201)
 	n.noisy = s.Admin.With("X-Tenant-ID", fmt.Sprint(made.Get("id")))
-	n.control = n.noisy.Do(t, "POST", "/policies", body{"name": "endless", "environment": "sandbox", "rego_code": neverEnding}).Want(201).ID()
+	n.control = n.noisy.Do(t, "POST", "/policies", body{"name": "endless", "environment": "sandbox", "rego_code": endlessControl}).Want(201).ID()
 	n.quiet.Do(t, "POST", "/policies", body{"name": "quiet", "environment": "sandbox", "status": "active", "rego_code": "package quiet\n\nallow if input.user.role == \"admin\"\n"}).Want(201)
 	return n
 }
 
-// burst starts 50 hostile programs at once; counts is told of each answer.
-func (n *neighbours) burst(counts *answerCounts) (wait func()) {
+// burst starts 50 hostile programs in parallel. counts counts the answers.
+func (n *twoTenants) burst(counts *answerCounts) (wait func()) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
@@ -52,7 +45,7 @@ func (n *neighbours) burst(counts *answerCounts) (wait func()) {
 	return wg.Wait
 }
 
-// answerCounts counts answers by status; 0 is none.
+// answerCounts counts answers by status; 0 for no answer.
 type answerCounts struct {
 	mu sync.Mutex
 	by map[int]int
@@ -73,8 +66,8 @@ func (c *answerCounts) of(status int) int {
 	return c.by[status]
 }
 
-// decide asks for decisions of the quiet tenant and gives how long each took.
-func (n *neighbours) decide(t testing.TB, count int, statuses map[int]int) []time.Duration {
+// decide makes decisions in the quiet tenant and returns how long each took, sorted.
+func (n *twoTenants) decide(t testing.TB, count int, statuses map[int]int) []time.Duration {
 	took := make([]time.Duration, 0, count)
 	for i := range count {
 		began := time.Now()
@@ -89,37 +82,36 @@ func (n *neighbours) decide(t testing.TB, count int, statuses map[int]int) []tim
 	return took
 }
 
-// TestNoisyNeighbour (R8): of a burst of hostile programs a part is refused with
-// 429, and nothing of another tenant's is: neither decisions nor validations.
+// TestNoisyNeighbour (R8) checks that a part of a burst of hostile programs is refused with 429, and that
+// another tenant's decisions and validations are not.
 func TestNoisyNeighbour(t *testing.T) {
 	t.Parallel()
-	n := newNeighbours(t)
+	n := newTwoTenants(t)
 	var counts answerCounts
 	n.burst(&counts)
-	defer n.server.Kill() // nobody waits for what is left of the burst
+	defer n.server.Kill() // which ends the rest of the burst
 	statuses := map[int]int{}
 	n.decide(t, 200, statuses)
 	if statuses[200] != 200 {
-		t.Errorf("the quiet tenant's decisions were answered %v", statuses)
+		t.Errorf("the statuses of the quiet tenant's decisions = %v, want 200 only", statuses)
 	}
 	n.quiet.Do(t, "POST", "/policies/validate", body{"rego_code": "package q\n\nallow if true\n"}).Want(200)
-	// Two run at most, sixteen may wait: the others are refused at once.
+	// At most two run and sixteen wait. The server refuses the others at once.
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := counts.of(429); got < 50-2-16 {
-			return fmt.Errorf("%d of the burst of 50 were refused", got)
+			return fmt.Errorf("the server refused %d of 50 requests, want at least 32", got)
 		}
 		return nil
 	})
 	if counts.of(500)+counts.of(503) > 0 {
-		t.Errorf("the burst was answered %v", counts.by)
+		t.Errorf("the statuses of the burst = %v, want no 500 or 503", counts.by)
 	}
 }
 
-// BenchmarkNoisyNeighbour prints how many times its quiet value the 99th
-// percentile of a tenant's decisions is while another one's hostile programs run: at most
-// 2 on a machine with nothing else to do.
+// BenchmarkNoisyNeighbour compares the 99th percentile of a tenant's decisions during another tenant's
+// hostile programs with that of a quiet server. The goal is a ratio of at most 2 on an idle machine.
 func BenchmarkNoisyNeighbour(b *testing.B) {
-	n := newNeighbours(b)
+	n := newTwoTenants(b)
 	for b.Loop() {
 		statuses := map[int]int{}
 		n.decide(b, 500, statuses)

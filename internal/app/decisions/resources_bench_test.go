@@ -15,16 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// kindly permits what is known to be an API.
-const kindly = `package kindly
+// apiControl permits resources that are classified as an API.
+const apiControl = `package kindly
 
 default allow := false
 
 allow if input.resource.resource_kind == "api"
 `
 
-// fillResources puts a hundred thousand resources into the store of a server that
-// is stopped meanwhile.
+// fillResources adds a hundred thousand resources to the store of a server. It stops the server meanwhile.
 func fillResources(b *testing.B, s *apptest.Server) {
 	b.Helper()
 	ctx := context.Background()
@@ -53,9 +52,8 @@ func fillResources(b *testing.B, s *apptest.Server) {
 	s.Start()
 }
 
-// BenchmarkResources is each call on a tenant with a hundred thousand resources,
-// over HTTP (the goal is 300 ms), and the time from the answer of a change until
-// decisions and a bouncer go by it.
+// BenchmarkResources measures calls over HTTP in a tenant with a hundred thousand resources (the goal is
+// 300 ms), and the time from a change until decisions and a bouncer use it.
 func BenchmarkResources(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {
@@ -63,7 +61,7 @@ func BenchmarkResources(b *testing.B) {
 			fillResources(b, s)
 			a := s.Admin
 			apptest.Enforce(b, a, "sandbox")
-			apptest.Activate(b, a, "kindly", "sandbox", kindly, nil)
+			apptest.Activate(b, a, "kindly", "sandbox", apiControl, nil)
 			upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			defer upstream.Close()
 			var ids []int64
@@ -74,16 +72,16 @@ func BenchmarkResources(b *testing.B) {
 			}
 			bouncer := s.Bouncer(b, a, body{"name": "edge", "environment": "sandbox", "resource_ids": ids}, strings.TrimPrefix(upstream.URL, "http://"))
 			caller := bouncer.As("ann", "staff")
-			decides := func(id int64, want string) {
+			waitForDecision := func(id int64, want string) {
 				apptest.Eventually(b, 30*time.Second, func() error {
 					got := a.Do(b, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "ann"}, "resource": body{"id": id}, "action": body{"name": "read", "method": "GET"}}).Want(200)
 					if got.Get("decision") != want {
-						return fmt.Errorf("%s", got.Body)
+						return fmt.Errorf("the decision = %s, want %s", got.Body, want)
 					}
 					return nil
 				})
 			}
-			decides(1, "DENY")
+			waitForDecision(1, "DENY")
 			apptest.Answers(b, caller, "/svc1/x", 403, 30*time.Second)
 			for name, path := range map[string]string{
 				"list": "/resources?environment=sandbox", "list deep": "/resources?environment=sandbox&skip=98000&limit=100",
@@ -98,11 +96,11 @@ func BenchmarkResources(b *testing.B) {
 			took := func() float64 { return float64(time.Since(began).Microseconds()) / 1000 }
 			a.Do(b, "POST", "/resources/auto-classify-bulk?environment=sandbox&limit=1000", nil).Want(200)
 			call := took()
-			decides(1, "PERMIT")
+			waitForDecision(1, "PERMIT")
 			decided := took()
 			apptest.Answers(b, caller, "/svc1/x", 200, 30*time.Second)
 			enforced := took()
-			b.Run("bulk classification of all that a bouncer has", func(b *testing.B) { // there is but one
+			b.Run("bulk classification of all that a bouncer has", func(b *testing.B) { // it runs only once
 				for b.Loop() {
 				}
 				b.ReportMetric(0, "ns/op")
@@ -128,7 +126,7 @@ func BenchmarkResources(b *testing.B) {
 				median(b, func() {
 					n++
 					a.Do(b, "PUT", "/resources/2/enrich", body{"resource_kind": kinds[n%2]}).Want(200)
-					decides(2, []string{"PERMIT", "DENY"}[n%2])
+					waitForDecision(2, []string{"PERMIT", "DENY"}[n%2])
 				})
 			})
 			b.Run("one change reaches its bouncer", func(b *testing.B) {

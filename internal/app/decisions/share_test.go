@@ -18,8 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// A legal control that takes some ten milliseconds a decision, and no answer of
-// which is in the cache.
+// slowControl is a legal control that takes some ten milliseconds. No answer comes from the cache.
 const slowControl = `package slow
 
 size := 40 if input.user.id == "brief"
@@ -29,7 +28,7 @@ else := 250
 allow if count([1 | some a in numbers.range(1, size); some b in numbers.range(1, size); a + b == input.context.n]) == 0
 `
 
-// slowTenant makes a tenant whose decisions are slow.
+// slowTenant creates a tenant whose decisions are slow.
 func slowTenant(t testing.TB, s *apptest.Server) *apptest.Client {
 	made := s.Admin.Do(t, "POST", "/tenants", body{"name": "slow"}).Want(201)
 	c := s.Admin.With("X-Tenant-ID", fmt.Sprint(made.Get("id")))
@@ -37,8 +36,7 @@ func slowTenant(t testing.TB, s *apptest.Server) *apptest.Client {
 	return c
 }
 
-// flood keeps so many callers busy with one kind of request each until it is
-// stopped; it counts answers by status.
+// flood keeps callers busy with requests until it is stopped, and counts the answers by status.
 type flood struct {
 	counts answerCounts
 	over   atomic.Bool
@@ -72,10 +70,10 @@ func slowBulk(n int64) body {
 	return body{"decisions": items}
 }
 
-// TestShareOfDecisions: the decisions of one tenant go on while another keeps the
-// processors busy with slow controls, one by one, in bulk, and as OPA's clients ask.
+// TestShareOfDecisions checks that one tenant still gets decisions while another keeps the processors
+// busy with slow controls: with single requests, in bulk, and with OPA's API.
 func TestShareOfDecisions(t *testing.T) {
-	n := newNeighbours(t)
+	n := newTwoTenants(t)
 	slow := slowTenant(t, n.server)
 	statuses := map[int]int{}
 	n.decide(t, 100, statuses)
@@ -107,27 +105,27 @@ func TestShareOfDecisions(t *testing.T) {
 	} {
 		var f flood
 		f.start(tc.client, tc.callers, tc.path, tc.request)
-		n.decide(t, 20, statuses) // the flood is there
+		n.decide(t, 20, statuses) // the flood has started
 		took := n.decide(t, 400, statuses)
 		f.over.Store(true)
 		loud := p99(took)
 		t.Logf("%s: p50 %s, p99 %s, quiet p99 %s", tc.name, took[len(took)/2], loud, quiet)
-		// On a machine with nothing else to do the bound is 25 ms or 4 times the quiet
-		// value; without a share it was 430 ms. Other tests run beside this one.
+		// On an idle machine the limit is 25 ms or 4 times the quiet value. Without shares it was 430 ms.
+		// Other tests run beside this one, so the test allows more.
 		if most := max(4*quiet, 100*time.Millisecond); loud > most {
-			t.Errorf("%s: p99 of another tenant %s, at most %s", tc.name, loud, most)
+			t.Errorf("%s: the p99 of the other tenant is %s, want at most %s", tc.name, loud, most)
 		}
 	}
 	if len(statuses) != 1 {
-		t.Errorf("the quiet tenant's decisions were answered %v", statuses)
+		t.Errorf("the statuses of the quiet tenant's decisions = %v, want one", statuses)
 	}
-	n.server.Kill() // nobody waits for the bulk calls
+	n.server.Kill() // which ends the bulk calls
 }
 
 func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 
-// TestBulkEnds: a bulk call ends at its deadline, with evaluation_limit for what is
-// left, and soon after its caller left.
+// TestBulkEnds checks that a bulk call ends at its deadline, with evaluation_limit for the remaining
+// items.
 func TestBulkEnds(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=400ms")
@@ -145,19 +143,19 @@ func TestBulkEnds(t *testing.T) {
 		case r.Decision == "DENY" && r.Reason == "evaluation_limit":
 			limited++
 		default:
-			t.Fatalf("item %d: %+v after %d that were permitted and %d that were limited", i, r, permitted, limited)
+			t.Fatalf("the item %d is %+v after %d permitted and %d limited items", i, r, permitted, limited)
 		}
 	}
 	if permitted == 0 || limited == 0 || permitted+limited != 1000 {
-		t.Errorf("%d permitted, %d limited", permitted, limited)
+		t.Errorf("the call has %d permitted and %d limited items, want some of both and 1000 in all", permitted, limited)
 	}
-	n := evaluations(t, s)
+	n := countEvaluations(t, s)
 	if n < 1000 {
-		t.Errorf("%d decisions of 1000 are counted", n)
+		t.Errorf("the metrics count %d decisions, want at least 1000", n)
 	}
 }
 
-// TestBulkEndsWithItsCaller: what nobody waits for any more is not decided.
+// TestBulkEndsWithItsCaller checks that the server stops deciding after the caller has left.
 func TestBulkEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=1m")
@@ -179,12 +177,12 @@ func TestBulkEndsWithItsCaller(t *testing.T) {
 		defer close(answered)
 		if res, err := http.DefaultClient.Do(req); err == nil {
 			_ = res.Body.Close()
-			t.Error("the call was answered")
+			t.Error("the bulk call got an answer before its caller left")
 		}
 	}()
 	apptest.Eventually(t, 30*time.Second, func() error {
-		if evaluations(t, s) == 0 {
-			return errors.New("nothing is decided yet")
+		if countEvaluations(t, s) == 0 {
+			return errors.New("the server has made no decision")
 		}
 		return nil
 	})
@@ -192,30 +190,30 @@ func TestBulkEndsWithItsCaller(t *testing.T) {
 	<-answered
 	last := int64(-1)
 	apptest.Eventually(t, 30*time.Second, func() error {
-		n := evaluations(t, s)
+		n := countEvaluations(t, s)
 		defer func() { last = n }()
 		if n != last {
-			return fmt.Errorf("%d decisions, %d a moment ago", n, last)
+			return fmt.Errorf("the server still decides: %d decisions after %d", n, last)
 		}
 		return nil
 	})
 	if last >= 900 {
-		t.Errorf("%d of 1000 were decided", last)
+		t.Errorf("the server made %d of 1000 decisions, want fewer than 900", last)
 	}
 }
 
-// evaluations is how many decisions a server made.
-func evaluations(t testing.TB, s *apptest.Server) int64 {
+// countEvaluations returns the number of decisions that a server made.
+func countEvaluations(t testing.TB, s *apptest.Server) int64 {
 	t.Helper()
 	total := 0.0
-	for line := range strings.Lines(string(s.Admin.Do(t, "GET", "/metrics", nil).Want(200).Body)) {
-		if !strings.HasPrefix(line, "gatehouse_policy_evaluations_total{") {
+	for connection := range strings.Lines(string(s.Admin.Do(t, "GET", "/metrics", nil).Want(200).Body)) {
+		if !strings.HasPrefix(connection, "gatehouse_policy_evaluations_total{") {
 			continue
 		}
-		_, value, _ := strings.Cut(line, "} ")
+		_, value, _ := strings.Cut(connection, "} ")
 		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
-			t.Fatal(line, err)
+			t.Fatal(connection, err)
 		}
 		total += n
 	}

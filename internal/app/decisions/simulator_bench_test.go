@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// hundredLines is a control of a hundred lines, as authors write them.
+// hundredLines returns a control of a hundred lines.
 func hundredLines() string {
 	var b strings.Builder
 	b.WriteString("package hundred\n\ndefault allow := false\n\n")
@@ -24,7 +24,7 @@ func hundredLines() string {
 	return b.String()
 }
 
-// median runs f n times after three to warm up and reports the median.
+// median runs f, after three runs to warm up, and reports the median and the 95th percentile.
 func median(b *testing.B, f func()) {
 	b.Helper()
 	for range 3 {
@@ -41,10 +41,9 @@ func median(b *testing.B, f func()) {
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "p95-ms")
 }
 
-// BenchmarkWorkbench is what an author waits for, over HTTP, with a control of a
-// hundred lines: simulate with its trace (the aim: 15 ms), validate with the
-// linter (150 ms); and validate without it, which only create and update ask
-// for, in this process with a worker (30 ms).
+// BenchmarkWorkbench measures what an author waits for, with a control of a hundred lines: a simulation
+// with its trace over HTTP (the goal is 15 ms), a validation with the linter over HTTP (150 ms), and one
+// without it, as for create and update, with a worker of this process (30 ms).
 func BenchmarkWorkbench(b *testing.B) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		b.Run(backend, func(b *testing.B) {
@@ -67,11 +66,11 @@ func BenchmarkWorkbench(b *testing.B) {
 		p := worker.NewPool(worker.Defaults(apptest.Binary(b), "worker"))
 		defer p.Close()
 		if lines := strings.Count(hundredLines(), "\n"); lines < 98 || lines > 102 {
-			b.Fatalf("%d lines", lines)
+			b.Fatalf("the control has %d lines, want about 100", lines)
 		}
 		median(b, func() {
 			if v, err := p.Check(b.Context(), scope.DefaultTenant, hundredLines()); err != nil || !v.Valid {
-				b.Fatalf("%+v, %v", v, err)
+				b.Fatalf("the check = %+v, %v, want it valid", v, err)
 			}
 		})
 	})

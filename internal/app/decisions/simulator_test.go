@@ -64,28 +64,28 @@ type simulation struct {
 	TestType  string         `json:"test_type"`
 }
 
-// desk is a tenant with a control on salaries and its resource.
-type desk struct {
+// simulator is a tenant with a control on salaries and its resource.
+type simulator struct {
 	t                *testing.T
 	s                *apptest.Server
 	a                *apptest.Client
 	resource, policy int64
 }
 
-func newDesk(t *testing.T, s *apptest.Server, status string) *desk {
+func newSimulator(t *testing.T, s *apptest.Server, status string) *simulator {
 	t.Helper()
-	d := &desk{t: t, s: s, a: s.Admin}
+	d := &simulator{t: t, s: s, a: s.Admin}
 	d.resource = d.a.Do(t, "POST", "/resources", body{
 		"name": "Salaries", "type": "api", "path": "/salaries/**", "methods": []string{"GET", "POST"}, "environment": "sandbox",
 	}).Want(201).ID()
 	d.a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", d.resource), body{
 		"data_classification": "confidential", "compliance_tags": []string{"GDPR"}, "owner_team": "people", "owner_email": "boss@example.com",
 	}).Want(200)
-	d.policy = d.control(body{"name": "salaries", "rego_code": salaries, "resource_id": d.resource, "status": status})
+	d.policy = d.addControl(body{"name": "salaries", "rego_code": salaries, "resource_id": d.resource, "status": status})
 	return d
 }
 
-func (d *desk) control(draft body) int64 {
+func (d *simulator) addControl(draft body) int64 {
 	d.t.Helper()
 	if draft["environment"] == nil {
 		draft["environment"] = "sandbox"
@@ -93,84 +93,80 @@ func (d *desk) control(draft body) int64 {
 	return d.a.Do(d.t, "POST", "/policies", draft).Want(201).ID()
 }
 
-func (d *desk) at(policy int64) string {
+func (d *simulator) path(policy int64) string {
 	return fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", policy)
 }
 
-func (d *desk) run(input body) (got simulation) {
+func (d *simulator) run(input body) (got simulation) {
 	d.t.Helper()
-	d.a.Do(d.t, "POST", d.at(d.policy), body{"input_json": input}).Want(200).Into(&got)
+	d.a.Do(d.t, "POST", d.path(d.policy), body{"input_json": input}).Want(200).Into(&got)
 	return got
 }
 
-// refused checks the simulator's error body: detail, and nothing else.
-func refused(t *testing.T, res *apptest.Response, status int) string {
+// wantRefused checks that the error body has only a detail, and returns it.
+func wantRefused(t *testing.T, res *apptest.Response, status int) string {
 	t.Helper()
 	var shape map[string]any
 	if err := json.Unmarshal(res.Body, &shape); err != nil || res.Status != status || len(shape) != 1 {
-		t.Errorf("answered %d %s, want %d and a detail", res.Status, res.Body, status)
+		t.Errorf("the answer = %d %s, want %d and only a detail", res.Status, res.Body, status)
 	}
 	detail, _ := shape["detail"].(string)
 	if detail == "" {
-		t.Errorf("no detail in %s", res.Body)
+		t.Errorf("the refusal %s has no detail", res.Body)
 	}
 	return detail
 }
 
-// TestSimulate: the four decisions with their trace, and what is kept of a run;
-// live figures do not move.
+// TestSimulate checks the four decisions with their traces, the stored run, and that live figures do not
+// change.
 func TestSimulate(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		d := newDesk(t, s, "draft")
+		d := newSimulator(t, s, "draft")
 		a := d.a
 		for want, input := range map[string]body{
-			"ALLOW":    {"user": body{"role": "hr", "clearance": 3}},
-			"MASK":     {"user": body{"role": "hr"}},
-			"DENY":     {"user": body{"role": "intern"}, "action": body{"method": "GET"}},
-			"NO_MATCH": {"user": body{"role": "hr"}},
+			"ALLOW": {"user": body{"role": "hr", "clearance": 3}},
+			"MASK":  {"user": body{"role": "hr"}},
+			"DENY":  {"user": body{"role": "intern"}, "action": body{"method": "GET"}},
 		} {
-			if want == "NO_MATCH" {
-				continue
-			}
 			got := d.run(input)
 			if got.Decision != want || got.Reason == "" || got.ID == 0 || got.Took <= 0 || got.TestType != "manual" || !strings.HasSuffix(got.Timestamp, "Z") {
-				t.Errorf("want %s: %+v", want, got)
+				t.Errorf("the simulation = %+v, want %s", got, want)
 			}
 			first, last := got.Trace[0], got.Trace[len(got.Trace)-1]
 			if first.Type != "policy_matched" || last.Type != "final_decision" || !strings.Contains(last.Description, want) {
-				t.Errorf("%s: the trace goes from %+v to %+v", want, first, last)
+				t.Errorf("the trace of %s goes from %+v to %+v, want from policy_matched to final_decision", want, first, last)
 			}
-			told := map[string]bool{}
+			seen := map[string]bool{}
 			for i, step := range got.Trace {
-				if at := fmt.Sprint(step.Details["rule"], step.Details["line"], step.Details["source"]); step.Type == "condition_eval" && told[at] {
-					t.Errorf("%s: %+v is told twice", want, step)
+				if at := fmt.Sprint(step.Details["rule"], step.Details["line"], step.Details["source"]); step.Type == "condition_eval" && seen[at] {
+					t.Errorf("the trace of %s has the step %+v twice", want, step)
 				} else {
-					told[at] = true
+					seen[at] = true
 				}
 				if step.Number != i+1 || step.Type == "condition_eval" && (step.Details["line"] == nil || strings.Contains(step.Description, "__local")) {
-					t.Errorf("%s: step %d is %+v", want, i, step)
+					t.Errorf("the step %d of %s is %+v, want its number, its line and no internal name", i, want, step)
 				}
 			}
 			if got.Output["effect"] != want || len(got.Notes) == 0 || !strings.Contains(got.Notes[0], "draft") {
-				t.Errorf("%s: output %v, notes %v", want, got.Output, got.Notes)
+				t.Errorf("the simulation of %s has the output %v and the notes %v, want the effect and a note about the draft", want, got.Output, got.Notes)
 			}
 			if _, ok := got.Input["resource"]; ok {
-				t.Errorf("%s: input_json is not what was sent: %v", want, got.Input)
+				t.Errorf("the simulation of %s has the input %v, want what was sent", want, got.Input)
 			}
 		}
-		silent := d.control(body{"name": "silent", "rego_code": "package silent\n\nallow if input.user.id == \"nobody\"\n"})
+		silent := d.addControl(body{"name": "silent", "rego_code": "package silent\n\nallow if input.user.id == \"nobody\"\n"})
 		var none simulation
-		a.Do(t, "POST", d.at(silent), body{"input_json": body{"user": body{"id": "ada"}}, "test_type": "regression"}).Want(200).Into(&none)
+		a.Do(t, "POST", d.path(silent), body{"input_json": body{"user": body{"id": "ada"}}, "test_type": "regression"}).Want(200).Into(&none)
 		if none.Decision != "NO_MATCH" || none.TestType != "regression" || none.Output["policy_id"] != nil {
-			t.Errorf("a control that says nothing: %+v", none)
+			t.Errorf("the simulation of a silent control = %+v, want NO_MATCH", none)
 		}
 
 		metrics := a.Do(t, "GET", fmt.Sprintf("/policies/%d", d.policy), nil).Want(200)
 		if n := metrics.Get("performance_metrics", "total_evaluations"); n != 0.0 {
-			t.Errorf("simulating counted %v evaluations", n)
+			t.Errorf("the control has %v evaluations after simulations, want none", n)
 		}
 		if n := a.Do(t, "GET", "/decisions/audit?environment=sandbox", nil).Want(200).Get("total"); n != 0.0 {
-			t.Errorf("simulating left %v decisions", n)
+			t.Errorf("the log has %v decisions after simulations, want none", n)
 		}
 		var events struct {
 			Events []struct {
@@ -181,23 +177,22 @@ func TestSimulate(t *testing.T) {
 		a.Do(t, "GET", "/audit/events?type=POLICY_SIMULATION_RUN", nil).Want(200).Into(&events)
 		if len(events.Events) != 4 || events.Events[0].ObjectID != fmt.Sprint(silent) || events.Events[0].Context["checksum"] != none.Checksum ||
 			events.Events[0].Context["simulation_id"] != float64(none.ID) || events.Events[0].Context["decision"] != "NO_MATCH" {
-			t.Errorf("the audit says %+v", events)
+			t.Errorf("the audit has %+v, want 4 runs, the last of the silent control", events)
 		}
 		if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-			t.Errorf("the audit does not verify: %v", v)
+			t.Errorf("GET /audit/verify = %v, want it valid", v)
 		}
 	})
 }
 
-// TestSimulateAgrees: on the same control and the same request, a simulation
-// says what a live decision says, whatever comes from the resource, the data
-// and the stored user.
+// TestSimulateAgrees checks that a simulation of a control and a request has the result of a live
+// decision, whatever comes from the resource, the data and the stored user.
 func TestSimulateAgrees(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		d := newDesk(t, s, "active")
-		id, _ := d.a.Do(t, "POST", "/users", body{
+		d := newSimulator(t, s, "active")
+		id := d.a.Do(t, "POST", "/users", body{
 			"username": "fin", "email": "fin@example.com", "password": apptest.Password, "roles": []string{"viewer"}, "department": "finance",
-		}).Want(201).Get("id").(string)
+		}).Want(201).Text("id")
 		resources := []body{
 			{"type": "api", "path": "/salaries/7"},
 			{"path": "//salaries/./7"},
@@ -215,44 +210,43 @@ func TestSimulateAgrees(t *testing.T) {
 					live := d.a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", input).Want(200)
 					got := d.run(input)
 					if got.Output["decision"] != live.Get("decision") || got.Reason != live.Get("reason") || len(got.Notes) != 0 {
-						t.Errorf("on %v a simulation says %s (%s, %v), live it is %s", input, got.Decision, got.Reason, got.Notes, live.Body)
+						t.Errorf("the simulation of %v = %s (%s, %v), want %s", input, got.Decision, got.Reason, got.Notes, live.Body)
 					}
 				}
 			}
 		}
-		// What was sent stays, for "what if"; where that is not what live says, a note tells.
+		// The simulation uses the members that were sent. A note says where a live decision would not.
 		got := d.run(body{"user": body{"role": "hr", "clearance": 1}, "resource": body{"path": "/salaries/1", "data_classification": "restricted"}})
 		if got.Decision != "DENY" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], `a live decision uses the registered resource, with "confidential"`) {
-			t.Errorf("what if it were restricted: %s %v", got.Decision, got.Notes)
+			t.Errorf("the simulation with a restricted resource = %s %v, want DENY and a note", got.Decision, got.Notes)
 		}
-		// Another resource's request: the control is tried, and the note says that it would not be.
+		// For another resource's request, a note says that the control would not apply.
 		got = d.run(body{"user": body{"role": "hr"}, "resource": body{"path": "/elsewhere"}})
 		if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "matches no registered resource") {
-			t.Errorf("a request about something else: %v", got.Notes)
+			t.Errorf("the simulation for another resource has the notes %v, want one about that", got.Notes)
 		}
-		// Who may not read users is not shown a stored one.
-		author := s.Key(t, d.a, "sandbox", "simulator:write", "policies:read")
-		author.Bearer, author.APIKey = author.APIKey, ""
+		// A caller who may not read users does not see a stored one.
+		author := bearer(t, s, "simulator:write", "policies:read")
 		var blind simulation
-		author.Do(t, "POST", d.at(d.policy), body{"input_json": body{"user": body{"id": id}}}).Want(200).Into(&blind)
+		author.Do(t, "POST", d.path(d.policy), body{"input_json": body{"user": body{"id": id}}}).Want(200).Into(&blind)
 		if user, _ := blind.Evaluated["user"].(map[string]any); user["department"] != nil || !strings.Contains(strings.Join(blind.Notes, " "), "users:read") {
-			t.Errorf("a key without users:read: %v %v", blind.Evaluated, blind.Notes)
+			t.Errorf("the simulation without users:read has the input %v and the notes %v, want no stored user and a note", blind.Evaluated, blind.Notes)
 		}
 	})
 }
 
-// TestSimulatorLists: what can be loaded, what a control reads, histories and scenarios.
+// TestSimulatorLists checks the lists of controls, attributes, scenarios and runs.
 func TestSimulatorLists(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		d := newDesk(t, s, "active")
+		d := newSimulator(t, s, "active")
 		a := d.a
 		var list []body
 		a.Do(t, "GET", "/pis/policies/loadable?environment=sandbox", nil).Want(200).Into(&list)
 		if len(list) != 1 || list[0]["status"] != "enabled" || list[0]["resource_name"] != "Salaries" || list[0]["bouncer_name"] != nil || fmt.Sprint(list[0]["target_action"]) != "[GET]" {
-			t.Errorf("loadable: %v", list)
+			t.Errorf("the loadable controls are %v, want salaries", list)
 		}
 		if got := a.Do(t, "GET", "/pis/policies/loadable?environment=production", nil).Want(200); string(bytes.TrimSpace(got.Body)) != "[]" {
-			t.Errorf("production has %s", got.Body)
+			t.Errorf("the loadable controls of production are %s, want none", got.Body)
 		}
 		var attributes []struct{ Key, Type string }
 		a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/attributes", d.policy), nil).Want(200).Into(&attributes)
@@ -262,42 +256,42 @@ func TestSimulatorLists(t *testing.T) {
 		}
 		for key, want := range map[string]string{"user.role": "string", "resource.id": "number", "action.method": "string", "context.day": "string"} {
 			if types[key] != want {
-				t.Errorf("%s is a %q: %v", key, types[key], attributes)
+				t.Errorf("the type of %s is %q, want %q: %v", key, types[key], want, attributes)
 			}
 		}
 
 		made := a.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "intern", "description": "may not", "attributes": body{"user.role": "intern", "action.method": "GET"}}).Want(201)
-		scenario := fmt.Sprintf("/pis/scenarios/%d", made.ID())
+		scenarioPath := fmt.Sprintf("/pis/scenarios/%d", made.ID())
 		if made.Get("policy_name") != "salaries" || made.Get("last_used") != nil {
-			t.Errorf("the scenario: %s", made.Body)
+			t.Errorf("the new scenario is %s, want one of salaries that was never used", made.Body)
 		}
 		var got simulation
-		a.Do(t, "POST", d.at(d.policy), body{"scenario_id": made.ID()}).Want(200).Into(&got)
+		a.Do(t, "POST", d.path(d.policy), body{"scenario_id": made.ID()}).Want(200).Into(&got)
 		if got.Decision != "DENY" || got.TestType != "scenario" || fmt.Sprint(got.Input["user"]) != "map[role:intern]" {
-			t.Errorf("the scenario's run: %+v", got)
+			t.Errorf("the scenario's run = %+v, want DENY with its attributes", got)
 		}
-		if used := a.Do(t, "GET", scenario, nil).Want(200).Get("last_used"); used != got.Timestamp {
-			t.Errorf("last used %v, it ran at %s", used, got.Timestamp)
+		if used := a.Do(t, "GET", scenarioPath, nil).Want(200).Get("last_used"); used != got.Timestamp {
+			t.Errorf("last_used is %v, want %s", used, got.Timestamp)
 		}
-		a.Do(t, "PUT", scenario, body{"name": "trainee", "attributes": body{"user.role": "trainee"}}).Want(200)
-		if now := a.Do(t, "GET", scenario, nil).Want(200); now.Get("name") != "trainee" || now.Get("description") != "may not" {
-			t.Errorf("after the update: %s", now.Body)
+		a.Do(t, "PUT", scenarioPath, body{"name": "trainee", "attributes": body{"user.role": "trainee"}}).Want(200)
+		if now := a.Do(t, "GET", scenarioPath, nil).Want(200); now.Get("name") != "trainee" || now.Get("description") != "may not" {
+			t.Errorf("the updated scenario is %s, want the new name and the old description", now.Body)
 		}
 		var scenarios []body
 		a.Do(t, "GET", fmt.Sprintf("/pis/scenarios?policy_id=%d", d.policy), nil).Want(200).Into(&scenarios)
 		if len(scenarios) != 1 || scenarios[0]["name"] != "trainee" {
-			t.Errorf("scenarios: %v", scenarios)
+			t.Errorf("the scenarios are %v, want trainee", scenarios)
 		}
-		other := d.control(body{"name": "other", "rego_code": "package other\n\nallow := true\n"})
-		refused(t, a.Do(t, "POST", d.at(other), body{"scenario_id": made.ID()}), 404)
-		if msg := a.Do(t, "DELETE", scenario, nil).Want(200).Get("message"); msg == nil {
-			t.Error("the deletion says nothing")
+		other := d.addControl(body{"name": "other", "rego_code": "package other\n\nallow := true\n"})
+		wantRefused(t, a.Do(t, "POST", d.path(other), body{"scenario_id": made.ID()}), 404)
+		if msg := a.Do(t, "DELETE", scenarioPath, nil).Want(200).Get("message"); msg == nil {
+			t.Error("the answer to the deletion has no message")
 		}
-		refused(t, a.Do(t, "GET", scenario, nil), 404)
-		refused(t, a.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "x", "attributes": body{"user": "ada", "user.role": "hr"}}), 400)
+		wantRefused(t, a.Do(t, "GET", scenarioPath, nil), 404)
+		wantRefused(t, a.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "x", "attributes": body{"user": "ada", "user.role": "hr"}}), 400)
 
 		for range 3 {
-			a.Do(t, "POST", d.at(other), body{"input_json": body{"user": body{"id": "ada"}, "action": body{"method": "GET"}}}).Want(200)
+			a.Do(t, "POST", d.path(other), body{"input_json": body{"user": body{"id": "ada"}, "action": body{"method": "GET"}}}).Want(200)
 		}
 		var h struct {
 			Entries              []body
@@ -306,17 +300,17 @@ func TestSimulatorLists(t *testing.T) {
 		}
 		a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history?limit=2", other), nil).Want(200).Into(&h)
 		if len(h.Entries) != 2 || h.Total != 3 || h.Limit != 2 || !h.HasMore || h.Entries[0]["input_summary"] != "user.id=ada action.method=GET" || h.Entries[0]["user"] != "admin" || h.Entries[0]["can_export"] != true {
-			t.Errorf("history: %+v", h)
+			t.Errorf("the first page of the history is %+v, want 2 of 3 runs", h)
 		}
 		a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history?limit=2&offset=2", other), nil).Want(200).Into(&h)
 		if len(h.Entries) != 1 || h.HasMore || h.Offset != 2 {
-			t.Errorf("the end of the history: %+v", h)
+			t.Errorf("the second page of the history is %+v, want 1 run", h)
 		}
 		if total := a.Do(t, "GET", "/pis/test-history?start_date=2020-01-01", nil).Want(200).Get("total"); total != 4.0 {
-			t.Errorf("own history: %v", total)
+			t.Errorf("the own history since 2020 has %v runs, want 4", total)
 		}
 		if total := a.Do(t, "GET", "/pis/test-history?end_date=2020-01-01", nil).Want(200).Get("total"); total != 0.0 {
-			t.Errorf("before there was anything: %v", total)
+			t.Errorf("the own history until 2020 has %v runs, want none", total)
 		}
 		sum := 0
 		for _, decision := range []string{"ALLOW", "DENY", "MASK", "NO_MATCH"} {
@@ -325,26 +319,26 @@ func TestSimulatorLists(t *testing.T) {
 				a.Do(t, "GET", path+decision, nil).Want(200).Into(&h)
 				sum += h.Total
 				if len(h.Entries) != h.Total || slices.ContainsFunc(h.Entries, func(e body) bool { return e["decision"] != decision }) {
-					t.Errorf("%s%s: %+v", path, decision, h)
+					t.Errorf("GET %s%s = %+v, want only this decision", path, decision, h)
 				}
 			}
 		}
 		if sum != 4+3 {
-			t.Errorf("by decision there are %d runs in all", sum)
+			t.Errorf("the histories by decision have %d runs in all, want 7", sum)
 		}
 		if h := a.Do(t, "GET", "/pis/test-history", nil).Want(200); h.Get("limit") != 50.0 || h.Get("offset") != 0.0 {
-			t.Errorf("by default: %s", h.Body)
+			t.Errorf("the default page of the history is %s, want 50 from 0", h.Body)
 		}
 	})
 }
 
-// TestSimulatorRefuses: the simulator's own statuses and its error body; other
-// tenants, other environments, other people.
+// TestSimulatorRefuses checks the simulator's statuses and error body, also for other tenants,
+// environments and people.
 func TestSimulatorRefuses(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		d := newDesk(t, s, "active")
+		d := newSimulator(t, s, "active")
 		a := d.a
-		path, input := d.at(d.policy), body{"input_json": body{"user": body{"id": "ada"}}}
+		path, input := d.path(d.policy), body{"input_json": body{"user": body{"id": "ada"}}}
 		for _, c := range []struct {
 			method, path string
 			in           any
@@ -354,7 +348,7 @@ func TestSimulatorRefuses(t *testing.T) {
 			{"GET", "/pis/policies/loadable?environment=test", nil, 400},
 			{"POST", fmt.Sprintf("/pis/policies/%d/simulate", d.policy), input, 400},
 			{"POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=production", d.policy), input, 404},
-			{"POST", d.at(987654), input, 404},
+			{"POST", d.path(987654), input, 404},
 			{"POST", path, body{}, 400},
 			{"POST", path, body{"input_json": []int{1}}, 400},
 			{"POST", path, body{"input_json": body{}, "test_type": "wild"}, 400},
@@ -379,62 +373,65 @@ func TestSimulatorRefuses(t *testing.T) {
 			{"POST", "/pis/export/1", nil, 400},
 			{"POST", "/pis/export/1?format=xls", nil, 400},
 		} {
-			refused(t, a.Do(t, c.method, c.path, c.in), c.want)
+			wantRefused(t, a.Do(t, c.method, c.path, c.in), c.want)
 		}
-		refused(t, s.Anonymous().Do(t, "POST", path, input), 401)
+		wantRefused(t, s.Anonymous().Do(t, "POST", path, input), 401)
 		key := s.Key(t, a, "sandbox", "simulator:write")
-		refused(t, key.Do(t, "POST", path, input), 401) // not as X-API-Key
-		bearer := *key
-		bearer.Bearer, bearer.APIKey = key.APIKey, ""
-		run := fmt.Sprintf("/pis/export/%.0f?format=json", bearer.Do(t, "POST", path, input).Want(200).Get("simulation_id"))
-		bearer.Do(t, "POST", run, nil).Want(200)
-		a.Do(t, "POST", run, nil).Want(200) // an administrator reads the audit
-		other := s.Key(t, a, "sandbox", "simulator:write")
-		other.Bearer, other.APIKey = other.APIKey, ""
-		refused(t, other.Do(t, "POST", run, nil), 403)
+		wantRefused(t, key.Do(t, "POST", path, input), 401) // not as X-API-Key
+		own := s.WithToken(key.APIKey)
+		run := fmt.Sprintf("/pis/export/%.0f?format=json", own.Do(t, "POST", path, input).Want(200).Get("simulation_id"))
+		own.Do(t, "POST", run, nil).Want(200)
+		a.Do(t, "POST", run, nil).Want(200) // an administrator may read the audit
+		other := bearer(t, s, "simulator:write")
+		wantRefused(t, other.Do(t, "POST", run, nil), 403)
 		if can := other.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", d.policy), nil).Want(200); !bytes.Contains(can.Body, []byte(`"can_export":false`)) {
-			t.Errorf("the history of somebody else: %s", can.Body)
+			t.Errorf("the history for another caller is %s, want no export", can.Body)
 		}
-		reader := s.Key(t, a, "sandbox", "simulator:read")
-		reader.Bearer, reader.APIKey = reader.APIKey, ""
-		refused(t, reader.Do(t, "POST", path, input), 403)
+		reader := bearer(t, s, "simulator:read")
+		wantRefused(t, reader.Do(t, "POST", path, input), 403)
 
-		// Another tenant: nothing of this one is there.
+		// For another tenant, nothing of this one exists.
 		a.Do(t, "POST", "/tenants", body{"name": "Rival"}).Want(201)
 		rival := a.With("X-Tenant-ID", "rival")
-		refused(t, rival.Do(t, "POST", path, input), 404)
-		refused(t, rival.Do(t, "POST", run, nil), 404)
-		refused(t, rival.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "x"}), 404)
+		wantRefused(t, rival.Do(t, "POST", path, input), 404)
+		wantRefused(t, rival.Do(t, "POST", run, nil), 404)
+		wantRefused(t, rival.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "x"}), 404)
 		if h := rival.Do(t, "GET", "/pis/test-history", nil).Want(200); h.Get("total") != 0.0 {
-			t.Errorf("the other tenant's history: %s", h.Body)
+			t.Errorf("the other tenant's history is %s, want no runs", h.Body)
 		}
 		a.Do(t, "DELETE", fmt.Sprintf("/policies/%d", d.policy), nil).Want(200)
-		refused(t, a.Do(t, "POST", path, input), 404)
-		refused(t, a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", d.policy), nil), 404)
+		wantRefused(t, a.Do(t, "POST", path, input), 404)
+		wantRefused(t, a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", d.policy), nil), 404)
 	})
 }
 
-// TestSimulationExport: three files of a run, none with a secret of its input,
-// each with the checksum that can be computed.
+// bearer creates a key for sandbox and returns a client that sends it as a bearer token.
+func bearer(t *testing.T, s *apptest.Server, scopes ...string) *apptest.Client {
+	t.Helper()
+	return s.WithToken(s.Key(t, s.Admin, "sandbox", scopes...).APIKey)
+}
+
+// TestSimulationExport checks the three files of a run: none has a secret of its input, and the checksum
+// fits.
 func TestSimulationExport(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		d := newDesk(t, s, "active")
-		leaky := d.control(body{"name": "=leaky", "rego_code": "package leaky\n\nreason := sprintf(\"no to %s\", [input.user.password])\n\ndeny if input.user.password == \"hunter2hunter2\"\n"})
-		res := d.a.Do(t, "POST", d.at(leaky), body{"input_json": body{"user": body{"id": "@eve", "name": "Zoë 张", "password": "hunter2hunter2"}}}).Want(200)
+		d := newSimulator(t, s, "active")
+		leaky := d.addControl(body{"name": "=leaky", "rego_code": "package leaky\n\nreason := sprintf(\"no to %s\", [input.user.password])\n\ndeny if input.user.password == \"hunter2hunter2\"\n"})
+		res := d.a.Do(t, "POST", d.path(leaky), body{"input_json": body{"user": body{"id": "@eve", "name": "Zoë 张", "password": "hunter2hunter2"}}}).Want(200)
 		var got simulation
 		res.Into(&got)
 		if got.Reason != "no to [redacted]" || fmt.Sprint(got.Input["user"]) != "map[id:@eve name:Zoë 张 password:hunter2hunter2]" {
-			t.Errorf("the answer: %s", res.Body)
+			t.Errorf("the simulation = %s, want a redacted reason and the input as sent", res.Body)
 		}
 		at := fmt.Sprintf("/pis/export/%d?format=", got.ID)
 		for format, media := range map[string]string{"json": "application/json", "csv": "text/csv", "pdf": "application/pdf"} {
 			file := d.a.Do(t, "POST", at+format, nil).Want(200)
 			want := fmt.Sprintf(`attachment; filename="simulation-%d.%s"`, got.ID, format)
 			if file.Header.Get("Content-Type") != media || file.Header.Get("Content-Disposition") != want || len(file.Body) < 500 {
-				t.Errorf("%s: %v", format, file.Header)
+				t.Errorf("the %s file has %d bytes and the headers %v, want %s and %s", format, len(file.Body), file.Header, media, want)
 			}
 			if bytes.Contains(file.Body, []byte("hunter2")) {
-				t.Errorf("the %s has the password", format)
+				t.Errorf("the %s file has the password", format)
 			}
 			switch format {
 			case "json":
@@ -445,16 +442,16 @@ func TestSimulationExport(t *testing.T) {
 				file.Into(&out)
 				sum := sha256.Sum256(out.Record)
 				if out.Checksum != got.Checksum || out.Checksum != "sha256:"+hex.EncodeToString(sum[:]) {
-					t.Errorf("checksum %s, of the answer %s", out.Checksum, got.Checksum)
+					t.Errorf("the checksum of the file is %s, want %s as of its record", out.Checksum, got.Checksum)
 				}
 			case "csv":
 				rows, err := csv.NewReader(bytes.NewReader(file.Body)).ReadAll()
 				if err != nil || !bytes.Contains(file.Body, []byte("'=leaky")) || !bytes.Contains(file.Body, []byte("'@eve")) {
-					t.Errorf("%v: %v", err, rows)
+					t.Errorf("the CSV file has the rows %v (%v), want its formulas quoted", rows, err)
 				}
 			case "pdf":
 				if !bytes.HasPrefix(file.Body, []byte("%PDF-1.")) || !bytes.Contains(file.Body, []byte("%%EOF")) {
-					t.Errorf("no PDF: %q", file.Body[:40])
+					t.Errorf("the PDF file starts with %q, want a whole PDF", file.Body[:40])
 				}
 			}
 		}
@@ -463,7 +460,7 @@ func TestSimulationExport(t *testing.T) {
 		}
 		kept := s.Kept(t)
 		if i := strings.Index(strings.ReplaceAll(kept, "input.user.password == \\\"hunter2hunter2\\\"", ""), "no to hunter2"); i >= 0 {
-			t.Errorf("the store has what the control said of the password")
+			t.Error("the store has the control's reason with the password")
 		}
 	})
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// told is a message of the event stream.
-type told struct {
+// message is a message of the event stream.
+type message struct {
 	Event, ID   string
 	Topic       string `json:"topic"`
 	Environment string `json:"environment"`
 	Object      string `json:"id"`
 }
 
-// listener reads one event stream.
+// listener reads an event stream.
 type listener struct {
 	header http.Header
-	next   chan told // closed at the end of the stream
-	seen   []told    // what until has read
+	next   chan message // closed at the end of the stream
+	seen   []message    // the messages that waitFor has read
 	end    func()
 }
 
-// listen opens an event stream of a client; status is that of a refusal, or 200.
-func listen(t *testing.T, c *apptest.Client, query, last string) (l *listener, status int) {
+// openStream opens an event stream. status is that of a refusal, or 200.
+func openStream(t *testing.T, c *apptest.Client, query, last string) (l *listener, status int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", c.Base+"/events/stream"+query, nil)
 	if err != nil {
@@ -53,10 +53,10 @@ func listen(t *testing.T, c *apptest.Client, query, last string) (l *listener, s
 	if res.StatusCode != 200 {
 		return nil, res.StatusCode
 	}
-	l = &listener{header: res.Header, next: make(chan told, 1000), end: func() { _ = res.Body.Close() }}
+	l = &listener{header: res.Header, next: make(chan message, 1000), end: func() { _ = res.Body.Close() }}
 	go func() {
 		defer close(l.next)
-		var m told
+		var m message
 		for in := bufio.NewScanner(res.Body); in.Scan(); {
 			name, value, _ := strings.Cut(in.Text(), ": ")
 			switch name {
@@ -70,31 +70,31 @@ func listen(t *testing.T, c *apptest.Client, query, last string) (l *listener, s
 				if m.Event != "" || m.ID != "" {
 					l.next <- m
 				}
-				m = told{}
+				m = message{}
 			}
 		}
 	}()
 	return l, 200
 }
 
-func mustListen(t *testing.T, c *apptest.Client, query, last string) *listener {
+func mustOpenStream(t *testing.T, c *apptest.Client, query, last string) *listener {
 	t.Helper()
-	l, status := listen(t, c, query, last)
+	l, status := openStream(t, c, query, last)
 	if l == nil {
 		t.Fatalf("GET /events/stream answered %d", status)
 	}
 	return l
 }
 
-// until reads messages until one is of the topic and object, and gives those before.
-func (l *listener) until(t *testing.T, topic, object string) (found told, before []told) {
+// waitFor reads messages until one has the topic and object, and also returns the earlier ones.
+func (l *listener) waitFor(t *testing.T, topic, object string) (found message, before []message) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
 		select {
 		case m, open := <-l.next:
 			if !open {
-				t.Fatalf("the stream ended before %s %s", topic, object)
+				t.Fatalf("the stream ended before a message about %s %s", topic, object)
 			}
 			l.seen = append(l.seen, m)
 			if m.Topic == topic && (object == "" || m.Object == object) {
@@ -102,21 +102,21 @@ func (l *listener) until(t *testing.T, topic, object string) (found told, before
 			}
 			before = append(before, m)
 		case <-late:
-			t.Fatalf("nothing of %s %s, but %v", topic, object, before)
+			t.Fatalf("the stream has %v, want a message about %s %s", before, topic, object)
 		}
 	}
 }
 
-// sees waits until there was a message of the topic.
-func (l *listener) sees(t *testing.T, topic string) {
+// waitForTopic waits for a message of the topic, if there was none.
+func (l *listener) waitForTopic(t *testing.T, topic string) {
 	t.Helper()
-	if !slices.ContainsFunc(l.seen, func(m told) bool { return m.Topic == topic }) {
-		l.until(t, topic, "")
+	if !slices.ContainsFunc(l.seen, func(m message) bool { return m.Topic == topic }) {
+		l.waitFor(t, topic, "")
 	}
 }
 
-// over waits for the end of the stream.
-func (l *listener) over(t *testing.T, why string) {
+// wantEnd waits for the end of the stream.
+func (l *listener) wantEnd(t *testing.T, why string) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
@@ -126,25 +126,25 @@ func (l *listener) over(t *testing.T, why string) {
 				return
 			}
 		case <-late:
-			t.Fatalf("the stream goes on: %s", why)
+			t.Fatalf("the stream goes on for a minute, although %s", why)
 		}
 	}
 }
 
-// TestEventStream: a client is told what changes in its tenant, as far as it may
-// read it, goes on where it was, and is told nothing once its credential has ended.
+// TestEventStream checks that a client gets the changes in its tenant that it may read, can continue
+// after its last message, and gets nothing after the end of its credential.
 func TestEventStream(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
-		all := mustListen(t, a, "", "")
+		all := mustOpenStream(t, a, "", "")
 		if all.header.Get("Content-Type") != "text/event-stream" || all.header.Get("X-Accel-Buffering") != "no" || all.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("headers %v", all.header)
+			t.Errorf("the stream has the headers %v, want an event stream without buffering and cache", all.header)
 		}
-		sandbox := mustListen(t, a, "?environment=sandbox", "")
+		sandbox := mustOpenStream(t, a, "?environment=sandbox", "")
 		key := s.Key(t, a, "production", "resources:read", "decisions:read", "dashboard:read")
-		bound := mustListen(t, key, "", "")
+		bound := mustOpenStream(t, key, "", "")
 
-		other, _ := a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201).Get("id").(string)
+		other := a.Do(t, "POST", "/tenants", body{"name": "Other"}).Want(201).Text("id")
 		elsewhere := a.With("X-Tenant-ID", other)
 		elsewhere.Do(t, "POST", "/resources", body{"name": "foreign", "type": "api", "path": "/foreign"}).Want(201)
 		placed := 0
@@ -155,89 +155,88 @@ func TestEventStream(t *testing.T) {
 		}
 		live, sand := place("production"), place("sandbox")
 		policy := fmt.Sprint(apptest.Activate(t, a, "open", "production", "package open\n\nallow := true\n", nil))
-		all.until(t, "resources", live)
-		all.until(t, "resources", sand)
-		seen, _ := all.until(t, "policies", policy)
+		all.waitFor(t, "resources", live)
+		all.waitFor(t, "resources", sand)
+		seen, _ := all.waitFor(t, "policies", policy)
 		if seen.Environment != "production" || seen.Event != "change" {
-			t.Errorf("told %+v", seen)
+			t.Errorf("the message is %+v, want a change in production", seen)
 		}
-		all.sees(t, "revisions")
-		if _, before := sandbox.until(t, "resources", sand); len(before) > 0 {
+		all.waitForTopic(t, "revisions")
+		if _, before := sandbox.waitFor(t, "resources", sand); len(before) > 0 {
 			for _, m := range before {
 				if m.Environment == "production" {
-					t.Errorf("asked for sandbox and told %+v", m)
+					t.Errorf("the stream of sandbox has the message %+v", m)
 				}
 			}
 		}
 
 		apptest.Decide(t, a, "production", 20, 0)
-		all.sees(t, "decisions")
-		_, before := bound.until(t, "decisions", "")
+		all.waitForTopic(t, "decisions")
+		_, before := bound.waitFor(t, "decisions", "")
 		for _, m := range before {
 			if m.Topic != "" && (m.Topic != "resources" || m.Environment != "production") {
-				t.Errorf("a key of production that reads resources and figures is told %+v", m)
+				t.Errorf("the stream of a key for production that may read resources has the message %+v", m)
 			}
 		}
 
-		// It goes on after the last message, whatever happened meanwhile.
+		// A new stream continues after the last message.
 		last := place("production")
-		m, _ := all.until(t, "resources", last)
-		for m.ID == "" { // the id is that of the last message of a batch
+		m, _ := all.waitFor(t, "resources", last)
+		for m.ID == "" { // only the last message of a batch has an id
 			m = <-all.next
 		}
 		all.end()
 		a.Do(t, "POST", "/users", body{"username": "vera", "email": "vera@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)
 		missed := place("sandbox")
-		again := mustListen(t, a, "", m.ID)
-		_, before = again.until(t, "resources", missed)
+		again := mustOpenStream(t, a, "", m.ID)
+		_, before = again.waitFor(t, "resources", missed)
 		for _, b := range before {
 			if b.Topic == "resources" || b.Event == "reload" {
-				t.Errorf("told again of %+v", b)
+				t.Errorf("the continued stream repeats %+v", b)
 			}
 		}
 
-		ended(t, s)
+		checkEndedStreams(t, s)
 	})
 }
 
-// ended holds streams to the end of their credentials, and to how many may be open.
-func ended(t *testing.T, s *apptest.Server) {
+// checkEndedStreams checks that streams end with their credentials, and their limit for a person.
+func checkEndedStreams(t *testing.T, s *apptest.Server) {
 	t.Helper()
 	a := s.Admin
 	vera := s.Login(t, "vera", apptest.Password)
 	streams := []*listener{}
 	for range 10 {
-		streams = append(streams, mustListen(t, vera, "", ""))
+		streams = append(streams, mustOpenStream(t, vera, "", ""))
 	}
-	if _, status := listen(t, vera, "", ""); status != 429 {
-		t.Errorf("the eleventh stream: %d", status)
+	if _, status := openStream(t, vera, "", ""); status != 429 {
+		t.Errorf("the eleventh stream = %d, want 429", status)
 	}
 	vera.Do(t, "POST", "/auth/logout", nil).Want(200)
 	for _, l := range streams {
-		l.over(t, "its session has ended")
+		l.wantEnd(t, "its session has ended")
 	}
-	if _, status := listen(t, vera, "", ""); status != 401 {
-		t.Errorf("after the session: %d", status)
+	if _, status := openStream(t, vera, "", ""); status != 401 {
+		t.Errorf("a stream after the session = %d, want 401", status)
 	}
-	if _, status := listen(t, s.Key(t, a, "sandbox", "decisions:read"), "", ""); status != 403 {
-		t.Errorf("a key that may read nothing that changes: %d", status)
+	if _, status := openStream(t, s.Key(t, a, "sandbox", "decisions:read"), "", ""); status != 403 {
+		t.Errorf("a stream of a key without permissions for it = %d, want 403", status)
 	}
-	third, _ := a.Do(t, "POST", "/tenants", body{"name": "Third"}).Want(201).Get("id").(string)
+	third := a.Do(t, "POST", "/tenants", body{"name": "Third"}).Want(201).Text("id")
 	a.With("X-Tenant-ID", third).Do(t, "POST", "/users", body{"username": "root", "email": "root@example.com", "password": apptest.Password, "roles": []string{"admin"}}).Want(201)
-	root := s.Anonymous()
-	root.Bearer, _ = root.With("X-Tenant-ID", third).Do(t, "POST", "/auth/login", body{"username": "root", "password": apptest.Password}).Want(200).Get("access_token").(string)
-	theirs := mustListen(t, root, "", "")
+	root := s.LoginTo(t, third, "root", apptest.Password)
+	theirs := mustOpenStream(t, root, "", "")
 	a.Do(t, "PUT", "/tenants/"+third, body{"status": "suspended"}).Want(200)
-	theirs.over(t, "its tenant is suspended")
+	theirs.wantEnd(t, "its tenant is suspended")
 }
 
-// TestEventStreamReplica: what one replica changes, the clients of another are told.
+// TestEventStreamReplica checks that clients of one replica get the changes at another.
 func TestEventStreamReplica(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.Postgres)
 	r := s.Replica(t)
-	l := mustListen(t, r.Admin, "", "")
+	l := mustOpenStream(t, r.Admin, "", "")
 	id := fmt.Sprint(s.Admin.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}).Want(201).ID())
-	l.until(t, "resources", id)
+	l.waitFor(t, "resources", id)
 	r.Stop()
-	l.over(t, "its server has stopped")
+	l.wantEnd(t, "its server has stopped")
 }

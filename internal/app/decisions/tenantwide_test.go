@@ -1,6 +1,7 @@
 package decisions_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -8,24 +9,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestTenantWideIsSaid: wherever a control is made without a resource, the answer
-// says that it applies to every request; with one it does not.
-func TestTenantWideIsSaid(t *testing.T) {
+// TestTenantWideWarning checks that each way to create a control without a resource warns that it applies
+// to every request, and that there is no warning with a resource.
+func TestTenantWideWarning(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	id := s.Admin.Do(t, "POST", "/resources", apptest.Body{"name": "r", "type": "api", "path": "/r", "environment": "sandbox"}).Want(201).Get("id")
 	const source = "package wide\n\nallow if input.user.id == \"ada\"\n"
 	create := func(extra apptest.Body) string {
 		b := apptest.Body{"name": "wide", "rego_code": source}
-		for k, v := range extra {
-			b[k] = v
-		}
+		maps.Copy(b, extra)
 		return string(s.Admin.Do(t, "POST", "/policies", b).Want(201).Body)
 	}
 	if got := create(nil); !strings.Contains(got, "applies to every request of sandbox") {
-		t.Errorf("created without a resource: %s", got)
+		t.Errorf("POST /policies without a resource = %s, want a warning", got)
 	}
 	if got := create(apptest.Body{"name": "narrow", "resource_id": id}); strings.Contains(got, "every request") {
-		t.Errorf("created with a resource: %s", got)
+		t.Errorf("POST /policies with a resource = %s, want no warning", got)
 	}
 	files := []apptest.Body{{"path": "wide.rego", "content": strings.Replace(source, "package wide", "package wider", 1)}}
 	for _, c := range []struct {
@@ -40,7 +39,7 @@ func TestTenantWideIsSaid(t *testing.T) {
 		{"/policies-as-code/deploy", apptest.Body{"files": files, "dry_run": true, "resource_id": id}, false, `"tenant_wide":true`},
 	} {
 		if got := string(s.Admin.Do(t, "POST", c.path, c.body).Want(200).Body); strings.Contains(got, c.sign) != c.wide {
-			t.Errorf("%s %v: %s", c.path, c.body, got)
+			t.Errorf("POST %s of %v = %s, want a warning: %v", c.path, c.body, got, c.wide)
 		}
 	}
 }

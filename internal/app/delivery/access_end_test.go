@@ -16,23 +16,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// pager is a notification channel that counts what it hears.
-type pager struct {
+// channel is a notification channel that counts its messages.
+type channel struct {
 	*httptest.Server
-	mu    sync.Mutex
-	heard map[string]int
+	mu       sync.Mutex
+	messages map[string]int
 }
 
-func newPager(t *testing.T, a *apptest.Client, severity string) *pager {
+func newChannel(t *testing.T, a *apptest.Client, severity string) *channel {
 	t.Helper()
-	p := &pager{heard: map[string]int{}}
+	p := &channel{messages: map[string]int{}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var m struct{ Alert, Status, Fault string }
 		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 			t.Error(err)
 		}
 		p.mu.Lock()
-		p.heard[m.Alert+" "+m.Status+" "+m.Fault]++
+		p.messages[m.Alert+" "+m.Status+" "+m.Fault]++
 		p.mu.Unlock()
 	}))
 	t.Cleanup(p.Close)
@@ -40,22 +40,22 @@ func newPager(t *testing.T, a *apptest.Client, severity string) *pager {
 	return p
 }
 
-// hears waits until the channel has heard a message.
-func (p *pager) hears(t *testing.T, message string, of ...any) {
+// waitFor waits until the channel has got a message.
+func (p *channel) waitFor(t *testing.T, message string, of ...any) {
 	t.Helper()
 	message = fmt.Sprintf(message, of...)
 	apptest.Eventually(t, time.Minute, func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.heard[message] == 0 {
-			return fmt.Errorf("no %q among %v", message, p.heard)
+		if p.messages[message] == 0 {
+			return fmt.Errorf("the channel has got %v, want %q", p.messages, message)
 		}
 		return nil
 	})
 }
 
-// passTime stops the server, moves a time of a request into the past, and starts the server again.
-func (w *accessWorld) passTime(t *testing.T, column string, id int64) {
+// movePast stops the server, moves a time of a request into the past, and starts the server again.
+func (w *accessFixture) movePast(t *testing.T, column string, id int64) {
 	t.Helper()
 	w.Stop()
 	cfg := db.Config{URL: w.DatabaseURL(), MaxConns: 2}
@@ -80,26 +80,26 @@ func (w *accessWorld) passTime(t *testing.T, column string, id int64) {
 	w.Admin, w.approver = w.Login(t, "admin", apptest.Password), w.Login(t, "boss", apptest.Password)
 }
 
-// audited waits until the audit has an event n times.
-func (w *accessWorld) audited(t *testing.T, event string, n int) {
+// waitForAudit waits until the audit has an event n times.
+func (w *accessFixture) waitForAudit(t *testing.T, event string, n int) {
 	t.Helper()
 	apptest.Eventually(t, time.Minute, func() error {
 		log := string(w.Admin.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 		if got := strings.Count(log, `"`+event+`"`); got != n {
-			return fmt.Errorf("the audit has %s %d times instead of %d", event, got, n)
+			return fmt.Errorf("the audit has %s %d times, want %d", event, got, n)
 		}
 		return nil
 	})
 }
 
-// TestAccessRequestsLapse: a request that nobody decides in the tenant's time is over, and
-// everybody who was asked hears of it. What approvers decide first, the queue's run says.
+// TestAccessRequestsLapse checks that a request without a decision expires after the tenant's time, and
+// that all approvers learn this. If an approver decides first, the queue's run shows it.
 func TestAccessRequestsLapse(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")
-			w, queue := newAccessWorld(t, s), newApprovals(t)
-			ear := newPager(t, s.Admin, "warning")
+			w, queue := newAccessFixture(t, s), newApprovals(t)
+			ch := newChannel(t, s.Admin, "warning")
 			made := s.Admin.Do(t, "POST", "/integrations", body{
 				"name": "approvals", "kind": "approval_queue", "endpoint": queue.URL, "credential": "key-of-the-queue", "environment": "sandbox",
 			}).Want(201).ID()
@@ -107,24 +107,24 @@ func TestAccessRequestsLapse(t *testing.T) {
 				return s.Admin.Do(t, "PUT", "/tenants/default", body{"settings": body{"access_request_hours": hours}})
 			}
 			for _, wrong := range []any{0, 2161, 1.5, "24"} {
-				answer(t, life(wrong), 422, "")
+				life(wrong).Want(422)
 			}
-			lasts := func(id int64) time.Duration {
+			lifeOf := func(id int64) time.Duration {
 				r := w.request(t, id)
 				filed, err := time.Parse(time.RFC3339, fmt.Sprint(r.Get("created_at")))
 				end, err2 := time.Parse(time.RFC3339, fmt.Sprint(r.Get("lapses_at")))
 				if err != nil || err2 != nil {
-					t.Fatalf("%s", r.Body)
+					t.Fatalf("the request %s has no times", r.Body)
 				}
 				return end.Sub(filed)
 			}
-			if got := lasts(w.file(t, "default")); got != 7*24*time.Hour {
-				t.Errorf("by default a request waits for %s", got)
+			if got := lifeOf(w.fileRequest(t, "default")); got != 7*24*time.Hour {
+				t.Errorf("by default, a request waits for %s, want 7 days", got)
 			}
 			life(2).Want(200)
-			late, denied := w.file(t, "ada"), w.file(t, "bob")
-			if got := lasts(late); got != 2*time.Hour {
-				t.Errorf("the request waits for %s", got)
+			late, denied := w.fileRequest(t, "ada"), w.fileRequest(t, "bob")
+			if got := lifeOf(late); got != 2*time.Hour {
+				t.Errorf("the request waits for %s, want 2 hours", got)
 			}
 			run := func(request int64) map[string]any {
 				t.Helper()
@@ -135,88 +135,87 @@ func TestAccessRequestsLapse(t *testing.T) {
 						return doc
 					}
 				}
-				t.Fatalf("request %d has no run", request)
+				t.Fatalf("the integration has no run for the request %d", request)
 				return nil
 			}
-			superseded := func(asked item, why string) {
+			wantSuperseded := func(asked item, why string) {
 				t.Helper()
 				if r := run(asked.Data.Request); r["status"] != "superseded" || r["message"] != why || r["ended_at"] == nil {
-					t.Errorf("the run is %v", r)
+					t.Errorf("the run is %v, want superseded because %s", r, why)
 				}
-				answer(t, asked.answer(t, s, body{"status": "approved"}), 409, "already_decided")
+				asked.answer(t, s, body{"status": "approved"}).WantError(409, "already_decided")
 			}
-			askedLate, askedDenied := queue.await(t, late), queue.await(t, denied)
+			askedLate, askedDenied := queue.waitFor(t, "access.requested", late), queue.waitFor(t, "access.requested", denied)
 			w.act(t, w.approver, denied, "deny", body{"reason": "no"}).Want(200)
-			superseded(askedDenied, "the request for access is denied")
+			wantSuperseded(askedDenied, "the request for access is denied")
 
-			w.passTime(t, "lapses_at", late)
+			w.movePast(t, "lapses_at", late)
 			if r := w.request(t, late); r.Get("status") != "expired" || r.Get("decided_at") != nil || r.Get("starts_at") != nil {
-				t.Errorf("nobody decided it: %s", r.Body)
+				t.Errorf("the request that nobody decided is %s, want expired", r.Body)
 			}
-			answer(t, w.act(t, w.approver, late, "approve", body{"duration_seconds": 60}), 409, "already_decided")
-			answer(t, w.act(t, w.app, late, "withdraw", nil), 409, "already_decided")
-			ear.hears(t, "access_requested resolved access:%d", late)
-			w.audited(t, "ACCESS_LAPSED", 1)
-			superseded(askedLate, "the request for access is expired")
+			w.act(t, w.approver, late, "approve", body{"duration_seconds": 60}).WantError(409, "already_decided")
+			w.act(t, w.app, late, "withdraw", nil).WantError(409, "already_decided")
+			ch.waitFor(t, "access_requested resolved access:%d", late)
+			w.waitForAudit(t, "ACCESS_LAPSED", 1)
+			wantSuperseded(askedLate, "the request for access is expired")
 			if got := root(w.approver).Do(t, "GET", requests+"?status=expired", nil).Want(200).Get("total"); got != 1.0 {
-				t.Errorf("%v are expired", got)
+				t.Errorf("the list of expired requests has %v, want 1", got)
 			}
-			again := w.file(t, "ada")
+			again := w.fileRequest(t, "ada")
 			w.act(t, w.approver, again, "approve", body{"duration_seconds": 3600}).Want(200)
-			w.says(t, "ada", "PERMIT")
+			w.wantDecision(t, "ada", "PERMIT")
 		})
 	}
 }
 
-// TestWithdrawnRequests: whoever filed a request takes it back, or whom it is for, and nobody else;
-// then it is as if it had not been filed.
+// TestWithdrawnRequests checks that only the filer or the subject of a request can withdraw it, and that
+// a withdrawn request has no effect.
 func TestWithdrawnRequests(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")
-			w := newAccessWorld(t, s)
-			ear := newPager(t, s.Admin, "warning")
+			w := newAccessFixture(t, s)
+			ch := newChannel(t, s.Admin, "warning")
 			s.Admin.Do(t, "POST", "/users", body{"id": "ada", "username": "ada", "email": "ada@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)
 			ada := s.Login(t, "ada", apptest.Password)
-			byApp, forAda := w.file(t, "bob"), w.file(t, "ADA@example.com")
-			ear.hears(t, "access_requested firing access:%d", byApp)
-			answer(t, w.act(t, w.approver, byApp, "withdraw", nil), 403, "permission_denied")
-			answer(t, w.act(t, ada, byApp, "withdraw", nil), 404, "")
-			answer(t, w.act(t, s.Key(t, s.Admin, "sandbox", "decisions:read"), byApp, "withdraw", nil), 404, "")
+			byApp, forAda := w.fileRequest(t, "bob"), w.fileRequest(t, "ADA@example.com")
+			ch.waitFor(t, "access_requested firing access:%d", byApp)
+			w.act(t, w.approver, byApp, "withdraw", nil).WantError(403, "permission_denied")
+			w.act(t, ada, byApp, "withdraw", nil).Want(404)
+			w.act(t, s.Key(t, s.Admin, "sandbox", "decisions:read"), byApp, "withdraw", nil).Want(404)
 			back := w.act(t, w.app, byApp, "withdraw", nil).Want(200)
 			if back.Get("status") != "withdrawn" || back.Get("ended_by") == nil || back.Get("ended_at") == nil || back.Get("decided_by") != nil {
-				t.Errorf("withdrawn: %s", back.Body)
+				t.Errorf("the withdrawn request is %s, want it ended without a decision", back.Body)
 			}
-			ear.hears(t, "access_requested resolved access:%d", byApp)
-			answer(t, w.act(t, w.app, byApp, "withdraw", nil), 409, "already_decided")
-			answer(t, w.act(t, w.approver, byApp, "approve", body{"duration_seconds": 60}), 409, "already_decided")
-			w.says(t, "bob", "DENY")
-			w.file(t, "bob")
+			ch.waitFor(t, "access_requested resolved access:%d", byApp)
+			w.act(t, w.app, byApp, "withdraw", nil).WantError(409, "already_decided")
+			w.act(t, w.approver, byApp, "approve", body{"duration_seconds": 60}).WantError(409, "already_decided")
+			w.wantDecision(t, "bob", "DENY")
+			w.fileRequest(t, "bob")
 
 			own := root(ada).Do(t, "POST", requests+"?environment=sandbox", body{"action": body{"name": "write"}, "resource": body{"id": "payroll"}, "reason": "x"}).Want(201).ID()
 			w.act(t, ada, own, "withdraw", nil).Want(200)
-			granted := w.file(t, "carol")
+			granted := w.fileRequest(t, "carol")
 			w.act(t, w.approver, granted, "approve", body{"duration_seconds": 3600}).Want(200)
-			answer(t, w.act(t, w.app, granted, "withdraw", nil), 409, "already_decided")
-			w.says(t, "carol", "PERMIT")
-			answer(t, w.act(t, ada, forAda, "withdraw", nil), 404, "") // of others' filings, people see those by their id
+			w.act(t, w.app, granted, "withdraw", nil).WantError(409, "already_decided")
+			w.wantDecision(t, "carol", "PERMIT")
+			w.act(t, ada, forAda, "withdraw", nil).Want(404) // people see the requests of other filers only by their own id
 			if got := root(w.approver).Do(t, "GET", requests+"?status=withdrawn", nil).Want(200).Get("total"); got != 2.0 {
-				t.Errorf("%v are withdrawn", got)
+				t.Errorf("the list of withdrawn requests has %v, want 2", got)
 			}
-			w.audited(t, "ACCESS_WITHDRAWN", 2)
+			w.waitForAudit(t, "ACCESS_WITHDRAWN", 2)
 		})
 	}
 }
 
-// TestAgentsRequestAccess: the key of an AI agent files, lists and withdraws requests for that
-// agent, and knows of no others.
+// TestAgentsRequestAccess checks that the key of an AI agent can file, list and withdraw requests for
+// this agent, and sees no others.
 func TestAgentsRequestAccess(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		w := newAccessWorld(t, s)
+		w := newAccessFixture(t, s)
 		agent := func(name string) (string, *apptest.Client) {
 			id := s.Admin.Do(t, "POST", "/ai-agents", body{"name": name, "type": "llm"}).Want(201).ID()
-			key, _ := s.Admin.Do(t, "POST", fmt.Sprintf("/ai-agents/%d/keys", id), body{}).Want(201).Get("key").(string)
-			return fmt.Sprintf("agent:%d", id), &apptest.Client{Base: s.Admin.Base, APIKey: key}
+			return fmt.Sprintf("agent:%d", id), s.WithKey(s.Admin.Do(t, "POST", fmt.Sprintf("/ai-agents/%d/keys", id), body{}).Want(201).Text("key"))
 		}
 		subject, bot := agent("clerk")
 		stranger, other := agent("other")
@@ -228,32 +227,32 @@ func TestAgentsRequestAccess(t *testing.T) {
 			return root(bot).Do(t, "POST", requests+"?environment=sandbox", doc)
 		}
 		for _, who := range []body{{"id": stranger}, {"id": "ada"}, {"id": "clerk"}, {"type": "user", "id": subject}, {"type": "agent", "id": strings.TrimPrefix(stranger, "agent:")}} {
-			answer(t, file(who), 403, "other_subject")
+			file(who).WantError(403, "other_subject")
 		}
 		id := file(nil).Want(201).ID()
 		if r := w.request(t, id); r.Get("subject_id") != subject || r.Get("requested_by") != "clerk" {
-			t.Errorf("filed: %s", r.Body)
+			t.Errorf("the request is %s, want one of %s by clerk", r.Body, subject)
 		}
-		answer(t, file(body{"type": "agent", "id": strings.TrimPrefix(subject, "agent:")}), 409, "already_requested")
-		sees := func(c *apptest.Client, total float64) {
+		file(body{"type": "agent", "id": strings.TrimPrefix(subject, "agent:")}).WantError(409, "already_requested")
+		wantTotal := func(c *apptest.Client, total float64) {
 			t.Helper()
 			if got := root(c).Do(t, "GET", requests, nil).Want(200); got.Get("total") != total {
-				t.Errorf("%s instead of %v", got.Body, total)
+				t.Errorf("GET %s = %s, want %v requests", requests, got.Body, total)
 			}
 		}
-		w.file(t, "ada")
-		forOther := w.file(t, stranger) // an application may file for an agent
-		sees(bot, 1)
-		sees(other, 1)
-		answer(t, w.act(t, other, id, "withdraw", nil), 404, "")
+		w.fileRequest(t, "ada")
+		forOther := w.fileRequest(t, stranger) // an application may file for an agent
+		wantTotal(bot, 1)
+		wantTotal(other, 1)
+		w.act(t, other, id, "withdraw", nil).Want(404)
 		w.act(t, other, forOther, "withdraw", nil).Want(200)
-		answer(t, w.act(t, bot, id, "approve", body{"duration_seconds": 60}), 403, "permission_denied")
-		answer(t, w.act(t, bot, id, "revoke", body{"reason": "x"}), 403, "permission_denied")
+		w.act(t, bot, id, "approve", body{"duration_seconds": 60}).WantError(403, "permission_denied")
+		w.act(t, bot, id, "revoke", body{"reason": "x"}).WantError(403, "permission_denied")
 		w.act(t, bot, id, "withdraw", nil).Want(200)
 		id = file(body{"id": subject}).Want(201).ID()
 		w.act(t, w.approver, id, "approve", body{"duration_seconds": 3600}).Want(200)
-		w.says(t, subject, "PERMIT")
-		w.says(t, stranger, "DENY")
+		w.wantDecision(t, subject, "PERMIT")
+		w.wantDecision(t, stranger, "DENY")
 		s.Admin.Do(t, "PUT", "/ai-agents/"+strings.TrimPrefix(subject, "agent:"), body{"status": "inactive"}).Want(200)
 		root(bot).Do(t, "GET", requests, nil).Want(401)
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// TestRequestAccessInEachAnswer: a control says that its denials can be requested, and each way to ask for a decision says how. The
-// denials of another one cannot.
+// TestRequestAccessInEachAnswer checks that each API for decisions shows how to request access if the
+// control allows that, and not if it does not.
 func TestRequestAccessInEachAnswer(t *testing.T) {
 	apptest.Each(t, requestAccessInEachAnswer)
 }
@@ -50,14 +50,14 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 		forward := b.As("ada", "").With("X-Forwarded-Method", "GET").With("X-Forwarded-Host", "app.test").With("X-Forwarded-Uri", "/"+name)
 		return map[string]any{
 			"evaluate":     key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200).Get("request_access"),
-			"bulk":         first(key.Do(t, "POST", "/decisions/evaluate/bulk?environment=sandbox", body{"decisions": []body{ask}}).Want(200).Get("results"))["request_access"],
+			"bulk":         key.Do(t, "POST", "/decisions/evaluate/bulk?environment=sandbox", body{"decisions": []body{ask}}).Want(200).Get("results", "0", "request_access"),
 			"AuthZEN":      root(key).Do(t, "POST", "/access/v1/evaluation?environment=sandbox", az).Want(200).Get("context", "request_access"),
-			"evaluations":  contextOf(first(root(key).Do(t, "POST", "/access/v1/evaluations?environment=sandbox", body{"evaluations": []body{az}}).Want(200).Get("evaluations")))["request_access"],
+			"evaluations":  root(key).Do(t, "POST", "/access/v1/evaluations?environment=sandbox", body{"evaluations": []body{az}}).Want(200).Get("evaluations", "0", "context", "request_access"),
 			"OPA's API":    root(key).Do(t, "POST", "/v1/data/gatehouse/decision?environment=sandbox", body{"input": ask}).Want(200).Get("result", "request_access"),
 			"a stock OPA":  stock.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": ask}).Want(200).Get("result", "request_access"),
 			"bouncer":      b.As("ada", "").Do(t, "GET", "/"+name, nil).Want(403).Get("request_access"),
 			"forward-auth": forward.Do(t, "GET", "/_bouncer/auth", nil).Want(403).Get("request_access"),
-			"ext_authz":    refusedByEnvoy(t, envoy, "/"+name)["request_access"],
+			"ext_authz":    envoyRefusal(t, envoy, "/"+name)["request_access"],
 		}
 	}
 	apptest.Answers(t, b.As("ada", ""), "/vault", 403, 20*time.Second)
@@ -65,31 +65,31 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 	want := fmt.Sprintf(`{"action":{"name":"read"},"resource":{"id":"%d"},"subject":{"id":"ada"}}`, open)
 	for how, hint := range hints("vault", open) {
 		if got, err := json.Marshal(hint); err != nil || string(got) != want {
-			t.Errorf("%s: %s %v", how, got, err)
+			t.Errorf("%s: request_access = %s (%v), want %s", how, got, err, want)
 		}
 	}
 	for how, hint := range hints("safe", shut) {
 		if hint != nil {
-			t.Errorf("%s: %v", how, hint)
+			t.Errorf("%s: request_access = %v, want none", how, hint)
 		}
 	}
 	ask := body{"subject": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": "safe"}, "reason": "x"}
-	answer(t, root(key).Do(t, "POST", requests+"?environment=sandbox", ask), 403, "not_requestable")
+	root(key).Do(t, "POST", requests+"?environment=sandbox", ask).WantError(403, "not_requestable")
 	hint, _ := hints("vault", open)["bouncer"].(map[string]any)
 	if hint["reason"] = "the audit of May"; len(hint) != 4 {
-		t.Fatalf("the bouncer says %v", hint)
+		t.Fatalf("the bouncer's request_access is %v, want 3 members", hint)
 	}
 	id := root(key).Do(t, "POST", requests+"?environment=sandbox", hint).Want(201).ID()
 	root(s.Admin).Do(t, "POST", fmt.Sprintf("%s/%d/approve", requests, id), body{"duration_seconds": 3600}).Want(200)
 	apptest.Answers(t, b.As("ada", ""), "/vault", 200, 20*time.Second)
 	granted := key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": open}})
 	if granted.Want(200).Get("request_access") != nil || granted.Get("decision") != "PERMIT" {
-		t.Errorf("what is granted can be requested: %s", granted.Body)
+		t.Errorf("the decision with a grant = %s, want PERMIT without request_access", granted.Body)
 	}
 }
 
-// refusedByEnvoy is the body that Envoy gives to ada.
-func refusedByEnvoy(t *testing.T, envoy authv3.AuthorizationClient, path string) map[string]any {
+// envoyRefusal returns the body of Envoy's refusal for ada.
+func envoyRefusal(t *testing.T, envoy authv3.AuthorizationClient, path string) map[string]any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -104,23 +104,7 @@ func refusedByEnvoy(t *testing.T, envoy authv3.AuthorizationClient, path string)
 	no := answer.GetDeniedResponse()
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(no.GetBody()), &doc); err != nil || no.GetStatus().GetCode() != 403 {
-		t.Errorf("Envoy gives %v: %q (%v)", no.GetStatus(), no.GetBody(), err)
+		t.Errorf("the answer to Envoy = %v %q (%v), want 403 with JSON", no.GetStatus(), no.GetBody(), err)
 	}
 	return doc
-}
-
-// first is the first object of a list.
-func first(list any) map[string]any {
-	items, _ := list.([]any)
-	if len(items) == 0 {
-		return nil
-	}
-	doc, _ := items[0].(map[string]any)
-	return doc
-}
-
-// contextOf is the context of an AuthZEN decision.
-func contextOf(doc map[string]any) map[string]any {
-	c, _ := doc["context"].(map[string]any)
-	return c
 }

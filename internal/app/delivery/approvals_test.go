@@ -22,7 +22,7 @@ type approvals struct {
 	got []item
 }
 
-// item is what it got of a request for access.
+// item is a message to the approval system.
 type item struct {
 	Type string `json:"event_type"`
 	Data struct {
@@ -36,6 +36,7 @@ type item struct {
 	}
 }
 
+// newApprovals starts an approval system.
 func newApprovals(t *testing.T) *approvals {
 	a := &approvals{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -51,24 +52,24 @@ func newApprovals(t *testing.T) *approvals {
 	return a
 }
 
-// await waits for the item of a request.
-func (a *approvals) await(t *testing.T, request int64) (found item) {
+// waitFor waits for the message of a type about a request.
+func (a *approvals) waitFor(t *testing.T, kind string, request int64) (found item) {
 	t.Helper()
 	apptest.Eventually(t, time.Minute, func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, it := range a.got {
-			if it.Data.Request == request {
+			if it.Type == kind && it.Data.Request == request {
 				found = it
 				return nil
 			}
 		}
-		return fmt.Errorf("request %d is not among %d items", request, len(a.got))
+		return fmt.Errorf("the system has got %d messages, none is %s about the request %d", len(a.got), kind, request)
 	})
 	return found
 }
 
-// answer answers an item by its callback, without a credential.
+// answer answers a message through its callback, without a credential.
 func (i item) answer(t *testing.T, s *apptest.Server, doc body) *apptest.Response {
 	t.Helper()
 	u, err := url.Parse(i.Data.Callback.URL)
@@ -79,13 +80,13 @@ func (i item) answer(t *testing.T, s *apptest.Server, doc body) *apptest.Respons
 	return s.Anonymous().Do(t, "POST", strings.TrimPrefix(u.Path, "/api/v1")+"?"+u.RawQuery, doc)
 }
 
-// TestApprovalQueue: an approval system decides requests for access by its callback. It grants
-// what was requested, once, and no more.
+// TestApprovalQueue checks that an approval system decides on requests for access with callbacks, once
+// for each request, and grants no more than was requested.
 func TestApprovalQueue(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")
-			w, queue := newAccessWorld(t, s), newApprovals(t)
+			w, queue := newAccessFixture(t, s), newApprovals(t)
 			made := s.Admin.Do(t, "POST", "/integrations", body{
 				"name": "approvals", "kind": "approval_queue", "endpoint": queue.URL, "credential": "key-of-the-queue", "environment": "sandbox", "settings": body{"longest_grant": "1h"},
 			}).Want(201)
@@ -98,75 +99,72 @@ func TestApprovalQueue(t *testing.T) {
 				if seconds != nil {
 					ask["duration_seconds"] = seconds
 				}
-				return queue.await(t, root(w.app).Do(t, "POST", requests+"?environment=sandbox", ask).Want(201).ID())
+				return queue.waitFor(t, "access.requested", root(w.app).Do(t, "POST", requests+"?environment=sandbox", ask).Want(201).ID())
 			}
-			state := func(i item) *apptest.Response {
-				t.Helper()
-				return root(w.approver).Do(t, "GET", fmt.Sprintf("%s/%d", requests, i.Data.Request), nil).Want(200)
-			}
+			state := func(i item) *apptest.Response { return w.request(t, i.Data.Request) }
 
 			ada := file("ada", 1800)
 			if ada.Type != "access.requested" || ada.Data.Subject != "ada" || ada.Data.Action != "read" || ada.Data.Resource.Name != "payroll" || ada.Data.Duration == nil || *ada.Data.Duration != 1800 {
-				t.Errorf("the system got %+v", ada)
+				t.Errorf("the system got %+v, want the request of ada to read payroll for 1800 s", ada)
 			}
-			answer(t, ada.answer(t, s, body{"status": "succeeded"}), 422, "validation_failed")
-			answer(t, ada.answer(t, s, body{"status": "approved", "duration_seconds": 1801}), 422, "validation_failed")
-			answer(t, ada.answer(t, s, body{"status": "approved", "answered_by": "ADA"}), 403, "own_request")
+			ada.answer(t, s, body{"status": "succeeded"}).WantError(422, "validation_failed")
+			ada.answer(t, s, body{"status": "approved", "duration_seconds": 1801}).WantError(422, "validation_failed")
+			ada.answer(t, s, body{"status": "approved", "answered_by": "ADA"}).WantError(403, "own_request")
 			if got := state(ada); got.Get("status") != "pending" {
-				t.Errorf("a refused answer decided: %s", got.Body)
+				t.Errorf("the request after refused answers is %s, want pending", got.Body)
 			}
 			approve := func() (*apptest.Response, error) {
 				u, _ := url.Parse(ada.Data.Callback.URL)
 				return s.Anonymous().Try("POST", strings.TrimPrefix(u.Path, "/api/v1")+"?"+u.RawQuery, body{"token": ada.Data.Callback.Token, "status": "approved", "answered_by": "carol", "message": "for the audit"})
 			}
-			if got := atOnce(t, approve, approve, approve, approve); got[200] != 1 || got[409] != 3 {
-				t.Errorf("equal answers: %v", got)
+			if got := inParallel(t, approve, approve, approve, approve); got[200] != 1 || got[409] != 3 {
+				t.Errorf("the statuses of four equal answers = %v, want 200 once and 409", got)
 			}
 			got := state(ada)
 			for member, want := range map[string]any{"status": "approved", "decided_by": "approvals: carol", "decision_reason": "for the audit"} {
 				if got.Get(member) != want {
-					t.Errorf("%s is %v, want %v", member, got.Get(member), want)
+					t.Errorf("the request's %s is %v, want %v", member, got.Get(member), want)
 				}
 			}
 			begin, err := time.Parse(time.RFC3339, fmt.Sprint(got.Get("starts_at")))
 			end, err2 := time.Parse(time.RFC3339, fmt.Sprint(got.Get("expires_at")))
 			if err != nil || err2 != nil || end.Sub(begin) != 30*time.Minute {
-				t.Errorf("the grant is %s", got.Body)
+				t.Errorf("the grant is %s, want 30 minutes", got.Body)
 			}
-			w.says(t, "ada", "PERMIT")
-			answer(t, ada.answer(t, s, body{"status": "denied"}), 409, "already_answered")
+			w.wantDecision(t, "ada", "PERMIT")
+			ada.answer(t, s, body{"status": "denied"}).WantError(409, "already_answered")
 
-			// Without a duration, the integration's limit holds.
+			// Without a duration, the integration's limit applies.
 			bob := file("bob", nil)
-			answer(t, bob.answer(t, s, body{"status": "approved", "duration_seconds": 3601}), 422, "validation_failed")
-			answer(t, bob.answer(t, s, body{"status": "denied", "message": "use the report"}), 200, "")
+			bob.answer(t, s, body{"status": "approved", "duration_seconds": 3601}).WantError(422, "validation_failed")
+			bob.answer(t, s, body{"status": "denied", "message": "use the report"}).Want(200)
 			if got := state(bob); got.Get("status") != "denied" || got.Get("decided_by") != "approvals" || got.Get("decision_reason") != "use the report" {
-				t.Errorf("denied: %s", got.Body)
+				t.Errorf("the request is %s, want denied by the queue", got.Body)
 			}
-			w.says(t, "bob", "DENY")
+			w.wantDecision(t, "bob", "DENY")
 
-			// Whoever decides first decides.
+			// The first decision counts.
 			eve := file("eve", nil)
 			w.act(t, w.approver, eve.Data.Request, "deny", body{"reason": "no"}).Want(200)
-			answer(t, eve.answer(t, s, body{"status": "approved"}), 409, "already_decided")
-			w.says(t, "eve", "DENY")
+			eve.answer(t, s, body{"status": "approved"}).WantError(409, "already_decided")
+			w.wantDecision(t, "eve", "DENY")
 
 			runs := s.Admin.Do(t, "GET", fmt.Sprintf("/integrations/%d/runs", made.ID()), nil).Want(200)
 			log := string(s.Admin.Do(t, "GET", "/audit/events?limit=1000", nil).Want(200).Body)
 			if runs.Get("total") != 3.0 || !strings.Contains(string(runs.Body), `"status":"approved"`) || !strings.Contains(log, fmt.Sprintf(`"integration:%d"`, made.ID())) {
-				t.Errorf("the runs are %s", runs.Body)
+				t.Errorf("the runs are %s, want 3 with an approved one, and the integration in the audit", runs.Body)
 			}
 			for _, i := range []item{ada, bob, eve} {
 				if strings.Contains(log+string(runs.Body)+s.Log.String(), i.Data.Callback.Token) {
-					t.Error("a token is shown")
+					t.Error("the audit, the runs or the log show a callback's token")
 				}
 			}
 
-			// A queue that ignores requests for access gets none.
+			// With access_requests set to ignore, the queue gets no requests.
 			s.Admin.Do(t, "PUT", fmt.Sprintf("/integrations/%d", made.ID()), body{"settings": body{"access_requests": "ignore"}}).Want(200)
-			w.file(t, "dan")
+			w.fileRequest(t, "dan")
 			if runs := s.Admin.Do(t, "GET", fmt.Sprintf("/integrations/%d/runs", made.ID()), nil).Want(200); runs.Get("total") != 3.0 {
-				t.Errorf("the runs are %s", runs.Body)
+				t.Errorf("the runs after an ignored request are %s, want 3", runs.Body)
 			}
 		})
 	}

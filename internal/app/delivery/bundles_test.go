@@ -17,8 +17,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// refusedRevision is what the convergence says of a sandbox bouncer.
-func refusedRevision(t *testing.T, a *apptest.Client, id int64) (active, refused int64, converged bool) {
+// revisions returns the revisions that a sandbox bouncer runs and refuses, and whether it has
+// converged.
+func revisions(t *testing.T, a *apptest.Client, id int64) (active, refused int64, converged bool) {
 	t.Helper()
 	var out struct {
 		Bouncers []struct {
@@ -34,13 +35,13 @@ func refusedRevision(t *testing.T, a *apptest.Client, id int64) (active, refused
 			return b.Active, b.Refused, b.Converged
 		}
 	}
-	t.Fatalf("bouncer %d is not among %+v", id, out)
+	t.Fatalf("GET /deployments/revisions/sandbox has the bouncers %+v, want %d", out, id)
 	return 0, 0, false
 }
 
-// TestBouncerVerifiesBundles (F10): with the key that registering answers with, our
-// bouncer takes signed bundles alone; the last good one stays, the refusal shows,
-// and what lies on the disk is held to the same key.
+// TestBouncerVerifiesBundles (F10) checks that with the key of its registration, our bouncer accepts
+// only signed bundles, from the server and from its disk. The last good bundle stays, and the control
+// plane shows the refusal.
 func TestBouncerVerifiesBundles(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -50,13 +51,13 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	signed, plain := body{"configuration": body{"signing": "signed"}}, body{"configuration": body{}}
 	made := a.Do(t, "POST", "/bouncers", body{"name": "edge", "hostname": "edge.example", "port": 8443, "environment": "sandbox", "configuration": body{"signing": "signed"}}).Want(201)
 	key, _ := made.Get("verify_key").(string)
-	token, _ := made.Get("token").(string)
+	token := made.Text("token")
 	config, _ := made.Get("opa_config").(string)
 	if !strings.HasPrefix(key, "-----BEGIN PUBLIC KEY-----\n") || !strings.Contains(config, "GATEHOUSE_BOUNCER_VERIFY_KEY") {
-		t.Fatalf("registering answers with the key %q and the configuration\n%s", key, config)
+		t.Fatalf("POST /bouncers has the key %q and the configuration\n%s\nwant a public key and its setting", key, config)
 	}
 	if unsigned := a.Do(t, "POST", "/bouncers", body{"name": "plain", "hostname": "edge.example", "port": 8443, "environment": "sandbox"}).Want(201); unsigned.Get("verify_key") != nil {
-		t.Errorf("a bouncer without signing is given the key %v", unsigned.Get("verify_key"))
+		t.Errorf("a bouncer without signing gets the key %v, want none", unsigned.Get("verify_key"))
 	}
 	b := &apptest.BouncerProcess{ID: made.ID(), Token: token, Dir: t.TempDir()}
 	at := fmt.Sprint("/bouncers/", b.ID)
@@ -64,11 +65,11 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	is := func(what string, active, refused, converged bool) {
+	waitForRevisions := func(what string, active, refused, converged bool) {
 		t.Helper()
 		apptest.Eventually(t, 30*time.Second, func() error {
-			if r, no, ok := refusedRevision(t, a, b.ID); r != 0 != active || no != 0 != refused || ok != converged {
-				return fmt.Errorf("%s: it runs %d, refused %d, converged %t", what, r, no, ok)
+			if r, no, ok := revisions(t, a, b.ID); r != 0 != active || no != 0 != refused || ok != converged {
+				return fmt.Errorf("%s: the bouncer runs %d, refuses %d, converged %t, want some %t, some %t, %t", what, r, no, ok, active, refused, converged)
 			}
 			return nil
 		})
@@ -77,43 +78,43 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+file)
 	through := &apptest.Client{Base: b.URL}
 	apptest.Answers(t, through, "/x", 403, 10*time.Second)
-	is("signed", true, false, true)
+	waitForRevisions("signed", true, false, true)
 
-	// The control opens, in a bundle that nobody signed.
+	// An unsigned bundle has a control that permits.
 	a.Do(t, "PUT", at, plain).Want(200)
 	a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": opened}).Want(200)
-	bouncerIs(t, a, b.ID, "degraded", "")
+	waitForBouncer(t, a, b.ID, "degraded", "")
 	apptest.Says(t, b.Process, "the bundle's signature is not valid", 10*time.Second)
-	is("unsigned", true, true, false)
+	waitForRevisions("unsigned", true, true, false)
 	apptest.Answers(t, through, "/x", 403, time.Second)
 	a.Do(t, "PUT", at, signed).Want(200)
 	apptest.Answers(t, through, "/x", 200, 10*time.Second)
-	is("signed again", true, false, true)
-	bouncerIs(t, a, b.ID, "connected", "")
+	waitForRevisions("signed again", true, false, true)
+	waitForBouncer(t, a, b.ID, "connected", "")
 	b.Process.Stop()
 
-	// Restarted with another key it takes neither the disk's nor the server's.
-	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+strings.ReplaceAll(anotherKey(t), "\n", `\n`))
+	// With another key, the bouncer accepts neither the disk's nor the server's bundle.
+	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+strings.ReplaceAll(newPublicKey(t), "\n", `\n`))
 	if got := (&apptest.Client{Base: b.URL}).Do(t, "GET", "/x", nil); got.Status != 503 || !strings.Contains(string(got.Body), "no_bundle") {
-		t.Errorf("with another key: %d %s", got.Status, got.Body)
+		t.Errorf("GET /x with another key = %d %s, want 503 no_bundle", got.Status, got.Body)
 	}
-	is("another key", false, true, false)
+	waitForRevisions("another key", false, true, false)
 	b.Process.Stop()
 	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+key)
 	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/x", 200, 10*time.Second)
-	is("the right key", true, false, true)
+	waitForRevisions("the right key", true, false, true)
 
 	for _, bad := range []string{"no such file", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", app.Addr} {
 		cmd := exec.CommandContext(t.Context(), apptest.Binary(t), "bouncer")
 		cmd.Env = append(os.Environ(), "GATEHOUSE_URL="+s.URL, "GATEHOUSE_BOUNCER_TOKEN="+token, "GATEHOUSE_BOUNCER_DATA_DIR="+t.TempDir(), "GATEHOUSE_BOUNCER_VERIFY_KEY="+bad)
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "GATEHOUSE_BOUNCER_VERIFY_KEY") {
-			t.Errorf("started with the key %q: %v\n%s", bad, err, out)
+			t.Errorf("gatehouse bouncer with the key %q = %v, want an error that names the setting\n%s", bad, err, out)
 		}
 	}
 }
 
-// TestHeadAndHosts: a control on GET holds for HEAD, at the server and at the
-// bouncer; a host that is written so that no control of it is found does not pass (B4).
+// TestHeadAndHosts (B4) checks that a control on GET also applies to HEAD, at the server and at the
+// bouncer, and that no spelling of a host avoids its control.
 func TestHeadAndHosts(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -135,7 +136,7 @@ func TestHeadAndHosts(t *testing.T) {
 		}
 		res.Body.Close()
 		if got := fmt.Sprint(r.Get("reason"), " ", res.StatusCode); got != want {
-			t.Errorf("%s: %s, want %s", method, got, want)
+			t.Errorf("%s /x = %s, want %s", method, got, want)
 		}
 	}
 	app.Take()
@@ -153,17 +154,17 @@ func TestHeadAndHosts(t *testing.T) {
 		out, _ := io.ReadAll(conn)
 		_ = conn.Close()
 		if !strings.HasPrefix(string(out), "HTTP/1.1 "+want) {
-			t.Errorf("Host %q: %.60q, want %s", host, out, want)
+			t.Errorf("GET /x with the Host %q = %.60q, want %s", host, out, want)
 		}
 	}
 	if seen := app.Take(); len(seen) != 1 || seen[0].Host != "other.example" {
-		t.Errorf("the application saw %d requests, want the one for another host", len(seen))
+		t.Errorf("the application got %d requests, want the one for another host", len(seen))
 	}
 }
 
-// TestAuditTellsWhy: the audit's reason of a decision at a bouncer is the server's
-// own word for it, and a refused token is no ALLOW; cache_ttl bounds what is reused.
-func TestAuditTellsWhy(t *testing.T) {
+// TestAuditShowsReasons checks that the audit shows the server's reason for a bouncer's decision and
+// the refusal of a token, and that cache_ttl limits the cache.
+func TestAuditShowsReasons(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app, is := s.Admin, apptest.NewBackend(t, nil), apptest.NewIssuer(t)
@@ -183,7 +184,7 @@ func TestAuditTellsWhy(t *testing.T) {
 			want = 503
 		}
 		if got := c.With("X-Request-Id", name).Do(t, "GET", "/"+name, nil).Want(want); name != "opened" && got.Get("message") != "the request could not be decided" {
-			t.Errorf("%s: the caller is told %s", name, got.Body)
+			t.Errorf("GET /%s = %s, want no reason for the caller", name, got.Body)
 		}
 	}
 	reason := func(name string) any {
@@ -191,16 +192,16 @@ func TestAuditTellsWhy(t *testing.T) {
 	}
 	wants := map[string]any{"hanging": "evaluation_limit", "crashing": reason("crashing"), "opened": "the bearer token is not valid"}
 	if reason("hanging") != wants["hanging"] {
-		t.Errorf("the server's reason is %v", reason("hanging"))
+		t.Errorf("the server's reason for hanging is %v, want %v", reason("hanging"), wants["hanging"])
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		log := apptest.ByRequest(apptest.DecisionLog(t, a, "sandbox"))
 		for name, want := range wants {
 			if len(log[name]) != 1 {
-				return fmt.Errorf("%s is in the log as %+v", name, log[name])
+				return fmt.Errorf("the decision log has %s as %+v, want one entry", name, log[name])
 			}
 			if e := log[name][0]; e.Reason != want || e.Effect != "DENY" || e.Decision != "DENY" {
-				t.Errorf("%s is in the log as %+v, want the reason %v", name, e, want)
+				t.Errorf("the decision log has %s as %+v, want DENY with the reason %v", name, e, want)
 			}
 		}
 		return nil
@@ -213,43 +214,44 @@ func TestAuditTellsWhy(t *testing.T) {
 				return strings.TrimSpace(rest)
 			}
 		}
-		t.Fatal("no figure of the cache")
+		t.Fatal("the metrics lack the cache's hits")
 		return ""
 	}
-	ask := func() string {
-		before := hits()
+	ask := func() (before, after string) {
+		before = hits()
 		for range 3 {
 			through.Do(t, "GET", "/opened", nil).Want(200)
 		}
-		return before + " to " + hits()
+		return before, hits()
 	}
 	through.Do(t, "GET", "/opened", nil).Want(200)
-	if first := ask(); strings.Split(first, " to ")[0] == strings.Split(first, " to ")[1] {
-		t.Fatalf("the cache has no hits: %s", first)
+	if before, after := ask(); before == after {
+		t.Fatalf("the cache has %s hits before and after three equal requests, want more", before)
 	}
 	a.Do(t, "PUT", fmt.Sprint("/bouncers/", b.ID), body{"configuration": body{"identity": is.Identity(), "cache_ttl": "1ns"}}).Want(200)
 	apptest.Eventually(t, 30*time.Second, func() error {
-		if got := ask(); strings.Split(got, " to ")[0] != strings.Split(got, " to ")[1] {
-			return fmt.Errorf("with cache_ttl 1ns, hits go from %s", got)
+		if before, after := ask(); before != after {
+			return fmt.Errorf("with cache_ttl 1ns, the cache's hits go from %s to %s, want no more", before, after)
 		}
 		return nil
 	})
 }
 
-// TestApplicationGone: the record says so within moments, and that it is back.
-func TestApplicationGone(t *testing.T) {
+// TestApplicationDown checks that a bouncer's record soon shows that its application is down, and that
+// it is back.
+func TestApplicationDown(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	addr := app.Listener.Addr().String()
 	b := s.Bouncer(t, a, body{"name": "edge", "environment": "sandbox"}, addr)
-	bouncerIs(t, a, b.ID, "connected", "")
+	waitForBouncer(t, a, b.ID, "connected", "")
 	app.Close()
 	(&apptest.Client{Base: b.URL}).Do(t, "GET", "/x", nil).Want(502)
-	bouncerIs(t, a, b.ID, "degraded", "it cannot reach its application") // within ten seconds, not the next report in turn
+	waitForBouncer(t, a, b.ID, "degraded", "it cannot reach its application") // before the next regular report
 	if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID, "/health"), nil).Want(200).Get("target_app_reachable"); v != false {
-		t.Errorf("target_app_reachable is %v", v)
+		t.Errorf("target_app_reachable is %v, want false", v)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -258,5 +260,5 @@ func TestApplicationGone(t *testing.T) {
 	back := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}}
 	back.Start()
 	defer back.Close()
-	bouncerIs(t, a, b.ID, "connected", "")
+	waitForBouncer(t, a, b.ID, "connected", "")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// hosts gives the discovered resources of an environment, by host.
-func hosts(t testing.TB, a *apptest.Client, env string) map[string]body {
+// discoveredHosts returns the discovered resources of an environment, by host.
+func discoveredHosts(t testing.TB, a *apptest.Client, env string) map[string]body {
 	t.Helper()
 	var page struct{ Resources []body }
 	a.Do(t, "GET", "/resources?limit=1000&environment="+env, nil).Want(200).Into(&page)
@@ -26,9 +26,20 @@ func hosts(t testing.TB, a *apptest.Client, env string) map[string]body {
 	return out
 }
 
-// TestDiscovery: an operator points a bouncer at a model's endpoint that nobody
-// registered, and finds it classified, among what needs attention, in the audit
-// and ready for a control that then takes effect.
+// waitForHost waits until a host is discovered, and returns its resource.
+func waitForHost(t *testing.T, a *apptest.Client, b *apptest.BouncerProcess, host string) (found body) {
+	t.Helper()
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if found = discoveredHosts(t, a, "sandbox")[host]; found == nil {
+			return fmt.Errorf("the host %s is not discovered: %s", host, b.Log)
+		}
+		return nil
+	})
+	return found
+}
+
+// TestDiscovery checks that after traffic through a bouncer to an unregistered model endpoint, the
+// operator finds it classified, in need of attention and in the audit, and can add a control to it.
 func TestDiscovery(t *testing.T) {
 	apptest.Inner(t)
 	t.Parallel()
@@ -42,57 +53,52 @@ func TestDiscovery(t *testing.T) {
 		for _, host := range []string{"shop.example", "127.0.0.1:81", "localhost"} {
 			through(host).Do(t, "GET", "/other", nil).Want(200)
 		}
-		var found body
-		apptest.Eventually(t, 30*time.Second, func() error {
-			if found = hosts(t, a, "sandbox")["api.openai.com"]; found == nil {
-				return fmt.Errorf("not discovered: %s", b.Log)
-			}
-			return nil
-		})
+		found := waitForHost(t, a, b, "api.openai.com")
 		for member, want := range map[string]any{
 			"name": "api.openai.com", "type": "api", "environment": "sandbox", "path": "/**", "url": "http://api.openai.com/v1/chat/completions", "resource_kind": "llm_endpoint",
 			"ai_provider": "openai", "classification_source": "heuristic", "data_classification": "internal", "version": 1.0,
 		} {
 			if found[member] != want {
-				t.Errorf("%s is %v, want %v", member, found[member], want)
+				t.Errorf("the resource's %s is %v, want %v", member, found[member], want)
 			}
 		}
 		if c, _ := found["classification_confidence"].(float64); c < 0.6 || found["last_classified_at"] == nil {
-			t.Errorf("classified as %v at %v", found["classification_confidence"], found["last_classified_at"])
+			t.Errorf("the confidence is %v at %v, want at least 0.6 and a time", found["classification_confidence"], found["last_classified_at"])
 		}
-		if all := hosts(t, a, "sandbox"); len(all) != 1 || len(hosts(t, a, "production")) != 0 {
-			t.Errorf("discovered %v", all)
+		if all := discoveredHosts(t, a, "sandbox"); len(all) != 1 || len(discoveredHosts(t, a, "production")) != 0 {
+			t.Errorf("the discovered hosts are %v, want one in sandbox only", all)
 		}
 		if v := a.Do(t, "GET", fmt.Sprint("/resources/", own), nil).Want(200); v.Get("version") != 1.0 || v.Get("auto_discovered") != false {
-			t.Errorf("the registered resource was changed: %s", v.Body)
+			t.Errorf("the registered resource is now %s, want it unchanged", v.Body)
 		}
 		id := int64(found["id"].(float64))
 		if !slices.Contains(reasonsOf(t, a, id), "auto_discovered") {
-			t.Errorf("needs attention for %v", reasonsOf(t, a, id))
+			t.Errorf("the resource needs attention for %v, want auto_discovered", reasonsOf(t, a, id))
 		}
 		var log struct{ Events []body }
 		a.Do(t, "GET", fmt.Sprintf("/audit/events?type=RESOURCE_CREATED&object_id=%d", id), nil).Want(200).Into(&log)
 		if len(log.Events) != 1 || log.Events[0]["actor_kind"] != "bouncer" || log.Events[0]["actor_id"] != fmt.Sprint(b.ID) {
-			t.Errorf("audited as %v", log.Events)
+			t.Errorf("the audit has %v, want one event of the bouncer", log.Events)
 		}
 		apptest.Enforce(t, a, "sandbox")
-		// It stands before what it found: nobody links the two.
+		// The server links the bouncer to the resource that it discovered.
 		if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID), nil).Want(200); fmt.Sprint(v.Get("resource_ids")) != fmt.Sprint([]int64{id}) {
-			t.Errorf("the bouncer: %s", v.Body)
+			t.Errorf("the bouncer is %s, want the resource %d", v.Body, id)
 		}
 		policy := apptest.Activate(t, a, "models", "sandbox", closed, body{"resource_id": id})
 		apptest.Answers(t, through("api.openai.com"), "/v1/models", 403, 10*time.Second)
 		through("other.example").Do(t, "GET", "/v1/models", nil).Want(200)
-		// In the list by its discovery alone, it can be deleted with its control gone.
+		// The resource can be deleted after its control.
 		a.Do(t, "DELETE", fmt.Sprint("/resources/", id), nil).Want(409)
 		a.Do(t, "DELETE", fmt.Sprint("/policies/", policy), nil).Want(200, 204)
 		a.Do(t, "DELETE", fmt.Sprint("/resources/", id), nil).Want(200, 204)
 		if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID), nil).Want(200); fmt.Sprint(v.Get("resource_ids")) == fmt.Sprint([]int64{id}) {
-			t.Errorf("the bouncer still lists what is gone: %s", v.Body)
+			t.Errorf("the bouncer is %s, want no deleted resource", v.Body)
 		}
 	})
 }
 
+// reasonsOf returns why a resource needs attention.
 func reasonsOf(t testing.TB, a *apptest.Client, id int64) (out []string) {
 	t.Helper()
 	var summary struct {
@@ -110,8 +116,8 @@ func reasonsOf(t testing.TB, a *apptest.Client, id int64) (out []string) {
 	return out
 }
 
-// TestDiscoveryOpensNothing: traffic to a host that nobody named makes it a resource, and
-// the control of a path of every host holds for it as before, at the bouncer and in the API.
+// TestDiscoveryOpensNothing checks that after a host is discovered, a control on a path of all hosts
+// still applies to it, at the bouncer and in the API.
 func TestDiscoveryOpensNothing(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -123,28 +129,22 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 		shop := (&apptest.Client{Base: b.URL}).With("Host", "shop.example")
 		apptest.Answers(t, shop, "/secret/1", 403, 10*time.Second)
 		shop.Do(t, "GET", "/other", nil).Want(200)
-		var found body
-		apptest.Eventually(t, 30*time.Second, func() error {
-			if found = hosts(t, a, "sandbox")["shop.example"]; found == nil {
-				return fmt.Errorf("not discovered: %s", b.Log)
-			}
-			return nil
-		})
-		// A control of the new resource shows that the bouncer knows of it, and stands for all its paths.
+		found := waitForHost(t, a, b, "shop.example")
+		// A control of the new resource shows that the bouncer knows it, and applies to all its paths.
 		policy := apptest.Activate(t, a, "shop", "sandbox", opened, body{"resource_id": int64(found["id"].(float64))})
 		apptest.Answers(t, shop, "/secret/1", 200, 10*time.Second)
 		a.Do(t, "DELETE", fmt.Sprint("/policies/", policy), nil).Want(200, 204)
 		apptest.Answers(t, shop, "/secret/1", 403, 10*time.Second)
 		asked := body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/secret/1", "host": "shop.example"}, "action": body{"method": "GET"}}
 		if v := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", asked).Want(200); v.Get("policy_name") != "nobody" {
-			t.Errorf("the API decides %s", v.Body)
+			t.Errorf("the API's decision is %s, want one by nobody", v.Body)
 		}
 	})
 }
 
-// TestDiscoveryIsBounded: unknown hosts at full speed, from several addresses, bring
-// about an hour's budget of resources and no more, by the bouncer's count and by the server's;
-// text in a host name stays text; a bouncer that is told not to discover does not.
+// TestDiscoveryIsBounded checks that a flood of unknown hosts from several addresses creates at most
+// an hour's budget of resources, that a host name stays text, and that a bouncer with discovery off
+// discovers nothing.
 func TestDiscoveryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -170,8 +170,8 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	(&apptest.Client{Base: quiet.URL}).With("Host", "quiet.example").Do(t, "GET", "/", nil).Want(200)
 	all.Wait()
 	apptest.Eventually(t, 30*time.Second, func() error {
-		if n := len(hosts(t, a, "sandbox")); n != 100 {
-			return fmt.Errorf("%d hosts discovered", n)
+		if n := len(discoveredHosts(t, a, "sandbox")); n != 100 {
+			return fmt.Errorf("the server has %d discovered hosts, want 100", n)
 		}
 		return nil
 	})
@@ -184,18 +184,18 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	}
 	post(b.Token, body{"hosts": []body{{"host": "more.example"}}}).Want(200).Into(&out)
 	if len(out.Created) != 0 || out.Remaining != 0 || len(out.Refused) != 1 || out.Refused[0]["reason"] != "rate_limited" {
-		t.Errorf("beyond the budget: %+v", out)
+		t.Errorf("a report beyond the budget = %+v, want rate_limited", out)
 	}
 	post(quiet.Token, body{"hosts": []body{{"host": "quiet.example"}}}).Want(200).Into(&out)
 	if len(out.Created) != 0 || out.Refused[0]["reason"] != "discovery_off" {
-		t.Errorf("switched off: %+v", out)
+		t.Errorf("a report with discovery off = %+v, want discovery_off", out)
 	}
 	a.Do(t, "POST", "/bridge/discovery", body{"hosts": []body{{"host": "person.example"}}}).Want(403)
 	post("gh_bouncer_x", body{"hosts": []body{}}).Want(401)
 	post(b.Token, []byte(`{"hosts":`)).Want(400)
-	for host := range hosts(t, a, "sandbox") {
+	for host := range discoveredHosts(t, a, "sandbox") {
 		if !strings.HasSuffix(host, ".example") || strings.ContainsAny(host, "<'=,") {
-			t.Errorf("discovered %q", host)
+			t.Errorf("the server has discovered %q, want only plain names", host)
 		}
 	}
 }

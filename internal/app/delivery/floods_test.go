@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// onDisk is how many bytes a folder takes.
-func onDisk(t *testing.T, dir string) (n int64) {
+// diskUsage returns the size of the files in a folder.
+func diskUsage(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -29,8 +29,8 @@ func onDisk(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// TestFloods: refusals at the server, at a bouncer, and of callers without a
-// credential at the API do not fill the disk. The audit log holds how many there were.
+// TestFloods checks that refusals at the server, at a bouncer, and of callers without a credential do
+// not fill the disk, and that the audit log counts them all.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -53,20 +53,20 @@ func TestFloods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.Copy(io.Discard, res.Body)
+		size, _ := io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		if res.StatusCode != want {
-			t.Fatalf("%s %s: %d (%d bytes), want %d", method, url, res.StatusCode, said, want)
+			t.Fatalf("%s %s = %d with %d bytes, want %d", method, url, res.StatusCode, size, want)
 		}
 	}
-	// 401s at the API leave nothing behind.
-	before := onDisk(t, s.Dir)
+	// Refusals with 401 leave nothing.
+	before := diskUsage(t, s.Dir)
 	long := strings.Repeat("z", 4000)
 	for i := range 300 {
 		send("POST", s.URL+"/api/v1/decisions/evaluate?x="+long, fmt.Sprint("gh_", i, long), "{}", 401)
 	}
-	if grown := onDisk(t, s.Dir) - before; grown > 256<<10 {
-		t.Errorf("300 callers without a credential left %d KiB", grown>>10)
+	if grown := diskUsage(t, s.Dir) - before; grown > 256<<10 {
+		t.Errorf("300 callers without a credential left %d KiB, want at most 256", grown>>10)
 	}
 	const n = 1300
 	question := `{"user":{"id":"u"},"action":{"name":"read"},"resource":{"type":"api","path":"/closed"},"context":{"note":"` + long + `"}}`
@@ -80,46 +80,28 @@ func TestFloods(t *testing.T) {
 	want := map[bool]int64{false: n, true: n}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		got, folded, permits := map[bool]int64{}, 0, 0
-		for cursor := ""; ; {
-			var page struct {
-				Logs []struct {
-					Decision  string `json:"decision"`
-					BouncerID int64  `json:"bouncer_id"`
-					Folded    *struct {
-						Count       int64
-						First, Last time.Time
-						Digest      string
-					} `json:"folded"`
-				} `json:"logs"`
-				Next string `json:"next_cursor"`
-			}
-			a.Do(t, "GET", "/decisions/audit?limit=1000&environment=sandbox&cursor="+cursor, nil).Want(200).Into(&page)
-			for _, e := range page.Logs {
-				switch {
-				case e.Decision == "PERMIT":
-					permits++
-				case e.Folded != nil:
-					folded++
-					got[e.BouncerID == b.ID] += e.Folded.Count
-					if e.Folded.Last.Before(e.Folded.First) || len(e.Folded.Digest) != 64 {
-						return fmt.Errorf("%+v", e.Folded)
-					}
-				default:
-					got[e.BouncerID == b.ID]++
+		for _, e := range apptest.DecisionLog(t, a, "sandbox") {
+			switch {
+			case e.Decision == "PERMIT":
+				permits++
+			case e.Folded != nil:
+				folded++
+				got[e.BouncerID == b.ID] += e.Folded.Count
+				if e.Folded.Last.Before(e.Folded.First) || len(e.Folded.Digest) != 64 {
+					return fmt.Errorf("the log has the folded entry %+v, want its times in order and a digest", e.Folded)
 				}
-			}
-			if cursor = page.Next; cursor == "" {
-				break
+			default:
+				got[e.BouncerID == b.ID]++
 			}
 		}
 		if got[true] != want[true] || got[false] != want[false] || folded == 0 || permits < 20 {
-			return fmt.Errorf("the log holds %v refusals in all, %d entries with counts and %d permits", got, folded, permits)
+			return fmt.Errorf("the log has %v refusals (true: at the bouncer), %d folded entries and %d permits, want %v, some and 20", got, folded, permits, want)
 		}
 		return nil
 	})
 	raw := a.Do(t, "GET", "/audit/verify", nil).Want(200).Body
 	var report struct{ Valid bool }
 	if err := json.Unmarshal(raw, &report); err != nil || !report.Valid {
-		t.Errorf("%s", raw)
+		t.Errorf("GET /audit/verify = %s, want it valid", raw)
 	}
 }

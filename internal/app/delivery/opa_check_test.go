@@ -10,8 +10,6 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,28 +19,27 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// bouncerIs waits until the record of a bouncer has the status and the detail.
-func bouncerIs(t *testing.T, a *apptest.Client, id int64, status, detail string) {
+// waitForBouncer waits until the record of a bouncer has the status and the detail.
+func waitForBouncer(t *testing.T, a *apptest.Client, id int64, status, detail string) {
 	t.Helper()
 	apptest.Eventually(t, 30*time.Second, func() error {
 		r := a.Do(t, "GET", fmt.Sprint("/bouncers/", id), nil).Want(200)
-		if said, _ := r.Get("status_detail").(string); r.Get("status") != status || !strings.Contains(said, detail) {
-			return fmt.Errorf("%s, want %s (%s)", r.Body, status, detail)
+		if got, _ := r.Get("status_detail").(string); r.Get("status") != status || !strings.Contains(got, detail) {
+			return fmt.Errorf("the bouncer is %s, want %s (%s)", r.Body, status, detail)
 		}
 		return nil
 	})
 }
 
-// TestOPASigning: with the printed configuration a stock OPA verifies what is
-// signed; with another key it takes nothing, which the bouncer's record tells.
+// TestOPASigning checks that with the configuration of the API a stock OPA verifies signed bundles, and
+// that with another key it accepts none, which the bouncer's record shows.
 func TestOPASigning(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
-	apptest.Activate(t, a, "only", "production", only("alice"), nil)
+	apptest.Activate(t, a, "only", "production", permitOnly("alice"), nil)
 	signed := body{"name": "right", "environment": "production", "configuration": body{"signing": "signed"}}
 	right := s.Register(t, a, signed, "127.0.0.1:9")
 	signed["name"] = "wrong"
@@ -51,23 +48,24 @@ func TestOPASigning(t *testing.T) {
 	foreign := apptest.ConfiguredOPA(t, s, wrong, func(config string) string {
 		head, _, found := strings.Cut(config, "    key: |\n")
 		if !found {
-			t.Fatalf("no key in %s", config)
+			t.Fatalf("the configuration has no key: %s", config)
 		}
-		return head + "    key: |\n      " + strings.ReplaceAll(strings.TrimSpace(anotherKey(t)), "\n", "\n      ") + "\n"
+		return head + "    key: |\n      " + strings.ReplaceAll(strings.TrimSpace(newPublicKey(t)), "\n", "\n      ") + "\n"
 	})
 	o.Decides(t, 20*time.Second, "alice", "PERMIT")
 	o.Decides(t, time.Second, "bob", "DENY")
-	bouncerIs(t, a, right.ID, "connected", "")
-	bouncerIs(t, a, wrong.ID, "degraded", "it refuses its configuration")
+	waitForBouncer(t, a, right.ID, "connected", "")
+	waitForBouncer(t, a, wrong.ID, "degraded", "it refuses its configuration")
 	if r := foreign.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": body{}}).Want(200); r.Get("result") != nil {
-		t.Errorf("with another key, OPA decides %s", r.Body)
+		t.Errorf("OPA's decision with another key = %s, want none", r.Body)
 	}
 	if v := a.Do(t, "GET", "/deployments/revisions/production", nil).Want(200).Get("converged"); v != false {
-		t.Errorf("converged is %v although one bouncer takes nothing", v)
+		t.Errorf("converged is %v with a bouncer that accepts no bundle, want false", v)
 	}
 }
 
-func anotherKey(t *testing.T) string {
+// newPublicKey returns a new public key in PEM.
+func newPublicKey(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,18 +78,16 @@ func anotherKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// TestOPARefuses: a bundle that an OPA does not compile shows on the control,
-// with file and line, and is not sent to it again; the next one is. Whatever we
-// take, a stock OPA of the day compiles, so this one is played: the words are
-// those of an OPA that does not know a built-in.
+// TestOPARefuses checks that the error of an OPA that cannot compile a bundle shows on the control, with
+// file and line, and that this OPA gets the next bundle and not the same one again. A current OPA
+// compiles everything that we accept, so the test sends the messages of an older one.
 func TestOPARefuses(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
-	apptest.Activate(t, a, "fine", "production", only("alice"), nil)
+	apptest.Activate(t, a, "fine", "production", permitOnly("alice"), nil)
 	b := s.Register(t, a, body{"name": "old opa", "environment": "production"}, "127.0.0.1:9")
-	c := s.Anonymous()
-	c.Bearer = b.Token
+	c := s.WithToken(b.Token)
 	ask := func(tags string, wait int) *apptest.Response {
 		return c.With("If-None-Match", tags).With("Prefer", fmt.Sprint("modes=snapshot,delta;wait=", wait)).Do(t, "GET", fmt.Sprint("/bridge/bundles/", b.ID), nil)
 	}
@@ -101,9 +97,9 @@ func TestOPARefuses(t *testing.T) {
 	}
 	first := ask("", 0).Want(200).Header.Get("ETag")
 	status(strings.Trim(first, `"`), "")
-	bouncerIs(t, a, b.ID, "connected", "")
+	waitForBouncer(t, a, b.ID, "connected", "")
 
-	policy := apptest.Activate(t, a, "newest", "production", only("bob"), nil)
+	policy := apptest.Activate(t, a, "newest", "production", permitOnly("bob"), nil)
 	at := fmt.Sprint("/policies/", policy)
 	second := ask(first, 10).Want(200).Header.Get("ETag")
 	file := fmt.Sprintf("authz/gatehouse/controls/c%d.rego", policy)
@@ -113,34 +109,34 @@ func TestOPARefuses(t *testing.T) {
 		list, _ := r.Get("sync_errors").([]any)
 		want := map[string]any{"bouncer_id": float64(b.ID), "version": 1.0, "message": "undefined function strings.shout", "file": file, "line": 3.0}
 		if len(list) != 1 || !cmp.Equal(list[0], any(want)) {
-			return fmt.Errorf("%s", r.Body)
+			return fmt.Errorf("the control is %s, want the error %v", r.Body, want)
 		}
 		return nil
 	})
-	bouncerIs(t, a, b.ID, "degraded", "refused revision "+strings.Trim(second, `"`))
-	// It goes on asking with what it runs, and is not answered: the same would come.
+	waitForBouncer(t, a, b.ID, "degraded", "refused revision "+strings.Trim(second, `"`))
+	// OPA polls with the revision that it runs. The server does not send it the same bundle again.
 	ask(first, 1).Want(304)
 	ask(first, 1).Want(304)
-	// Once mended, the control arrives at the parked poll.
+	// The corrected control reaches the waiting poll.
 	answered := make(chan string, 1)
 	go func() { answered <- ask(first, 30).Header.Get("ETag") }()
-	a.Do(t, "PUT", at, body{"rego_code": only("carol")}).Want(200)
+	a.Do(t, "PUT", at, body{"rego_code": permitOnly("carol")}).Want(200)
 	third := <-answered
 	if third == second || third == first || third == "" {
-		t.Fatalf("after %s and %s came %s", first, second, third)
+		t.Fatalf("the poll got the bundle %q, want another than %s and %s", third, first, second)
 	}
 	status(strings.Trim(third, `"`), "")
-	bouncerIs(t, a, b.ID, "connected", "")
+	waitForBouncer(t, a, b.ID, "connected", "")
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if r := a.Do(t, "GET", at, nil).Want(200); len(r.Get("sync_errors").([]any)) != 0 {
-			return fmt.Errorf("%s", r.Body)
+			return fmt.Errorf("the control is %s, want no errors", r.Body)
 		}
 		return nil
 	})
 }
 
-// parity are controls of every outcome, over resources and without.
-var parity = map[string]string{
+// parityControls are controls with every outcome, with resources and without.
+var parityControls = map[string]string{
 	"payroll": apptest.Payroll,
 	"wide":    "package wide\n\ndeny if input.user.id in {\"mallory\", \"trudy\"}\n\nreason := sprintf(\"%s is barred\", [input.user.id]) if deny\n",
 	"hours":   "package hours\n\nallow if {\n\tinput.context.hour >= 8\n\tinput.context.hour < 18\n}\n\nallow if input.user.clearance > 3\n",
@@ -162,8 +158,8 @@ mask["card"] := "last4" if count(input.user.roles) > 1
 	"text": "package text\n\nallow if regex.match(`^/files/[a-z]+[.]txt$`, input.resource.path)\n\nallow if lower(input.action.name) == \"read\"\n\nreason := concat(\" \", [\"not\", input.action.name]) if not allow\n",
 }
 
-// TestOPAParity: a stock OPA, the decision API and the API for OPA's clients give
-// the same decision, effect, reason and mask for generated inputs.
+// TestOPAParity checks that a stock OPA, the decision API and the API for OPA's clients give the same
+// decision, effect, reason and mask for random inputs.
 func TestOPAParity(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -178,44 +174,43 @@ func TestOPAParity(t *testing.T) {
 		}).Want(201).ID()
 		linked = append(linked, ids[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(parity)) {
+	for _, name := range slices.Sorted(maps.Keys(parityControls)) {
 		members := body{}
 		if id, ok := ids[name]; ok {
 			members["resource_id"] = id
 		}
-		apptest.Activate(t, a, name, "production", parity[name], members)
+		apptest.Activate(t, a, name, "production", parityControls[name], members)
 	}
 	b := s.Register(t, a, body{"name": "opa", "environment": "production", "resource_ids": linked}, "127.0.0.1:9")
 	o := apptest.ConfiguredOPA(t, s, b, nil)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		r, err := o.Try("POST", "/v1/data/gatehouse/decision", body{"input": body{}})
 		if err != nil || !strings.Contains(string(r.Body), `"effect"`) {
-			return fmt.Errorf("no decision yet: %v\n%s", err, o.Log)
+			return fmt.Errorf("OPA makes no decision: %v\n%s", err, o.Log)
 		}
 		return nil
 	})
-	root := *a
-	root.Base = s.URL
+	root := root(a)
 	effects := map[any]int{}
 	rng := mathrand.New(mathrand.NewPCG(7, 11))
-	logged, ours := map[string]bool{}, map[string]string{} // decision ids of OPA's, and of ours with OPA's effect
+	logged, ours := map[string]bool{}, map[string]string{} // OPA's decision ids, and ours with OPA's effect
 	for i := range 200 {
-		in := generated(rng, linked)
+		in := randomInput(rng, linked)
 		want := o.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": in}).Want(200)
 		stock, _ := want.Get("result").(map[string]any)
 		as, _ := root.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": in}).Want(200).Get("result").(map[string]any)
 		if d := cmp.Diff(stock, as); d != "" || stock == nil {
-			t.Errorf("input %d %v: OPA and our API for its clients differ:\n%s", i, in, d)
+			t.Errorf("input %d %v: OPA (-) and our API for its clients (+) differ:\n%s", i, in, d)
 		}
 		var own map[string]any
 		a.Do(t, http.MethodPost, "/decisions/evaluate?environment=production", in).Want(200).Into(&own)
 		for _, k := range []string{"decision", "reason", "policy_name"} {
 			if !cmp.Equal(stock[k], own[k]) {
-				t.Errorf("input %d %v: %s is %v in OPA and %v here", i, in, k, stock[k], own[k])
+				t.Errorf("input %d %v: our %s is %v, OPA's is %v", i, in, k, own[k], stock[k])
 			}
 		}
 		if mask, _ := own["mask"].([]any); !cmp.Equal(stock["mask"], append([]any{}, mask...)) {
-			t.Errorf("input %d %v: the mask is %v in OPA and %v here", i, in, stock["mask"], mask)
+			t.Errorf("input %d %v: our mask is %v, OPA's is %v", i, in, mask, stock["mask"])
 		}
 		ours[fmt.Sprint(own["decision_id"])] = fmt.Sprint(stock["effect"])
 		effects[stock["effect"]]++
@@ -223,10 +218,9 @@ func TestOPAParity(t *testing.T) {
 			logged[id] = true
 		}
 	}
-	t.Logf("200 inputs: %v", effects)
 	for _, effect := range []string{"ALLOW", "DENY", "MASK"} {
 		if effects[effect] < 10 {
-			t.Errorf("only %d inputs come to %s", effects[effect], effect)
+			t.Errorf("%d of 200 inputs have the effect %s, want at least 10", effects[effect], effect)
 		}
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
@@ -237,19 +231,19 @@ func TestOPAParity(t *testing.T) {
 			}
 			if effect, known := ours[e.ID]; known {
 				if m++; e.Effect != effect {
-					t.Errorf("%s is %s here and %s in OPA", e.ID, e.Effect, effect)
+					t.Errorf("the effect of %s is %s in our log, %s in OPA", e.ID, e.Effect, effect)
 				}
 			}
 		}
 		if n != 200 || m != 200 {
-			return fmt.Errorf("of 200 decisions each, %d of OPA's are in the log and %d of ours", n, m)
+			return fmt.Errorf("the log has %d of OPA's decisions and %d of ours, want 200 each", n, m)
 		}
 		return nil
 	})
 }
 
-// generated is a decision request out of few values, so that they meet.
-func generated(rng *mathrand.Rand, resources []int64) body {
+// randomInput returns a decision request with values from small sets, so that controls often match.
+func randomInput(rng *mathrand.Rand, resources []int64) body {
 	pick := func(from ...any) any { return from[rng.IntN(len(from))] }
 	roles := []any{}
 	for _, r := range []any{"hr", "staff", "auditor"} {
@@ -271,7 +265,7 @@ func generated(rng *mathrand.Rand, resources []int64) body {
 	}
 }
 
-// TestOPAHealth: clients of OPA ask for the health of bundles and plugins.
+// TestOPAHealth checks the parameters of /health that clients of OPA send.
 func TestOPAHealth(t *testing.T) {
 	anyone := apptest.StartServer(t, dbtest.SQLite).Anonymous()
 	anyone.Do(t, "GET", "/health?bundles&plugins", nil).Want(200)
@@ -279,23 +273,13 @@ func TestOPAHealth(t *testing.T) {
 	anyone.Do(t, "GET", "/health?bundle", nil).Want(400)
 }
 
-// TestOPABodies: what is no query is answered as a stock OPA does: the same
-// status, and a body with the same members.
+// TestOPABodies checks that a body that is no query gets the same status as from a stock OPA, and a body
+// with the same members.
 func TestOPABodies(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
-	root := *s.Admin
-	root.Base = strings.TrimSuffix(root.Base, "/api/v1")
-	addr := freeport.Addr(t)
-	o := &apptest.Client{Base: "http://" + addr}
-	cmd := exec.Command(apptest.OPA(t), "run", "--server", "--disable-telemetry", "--log-level", "error", "--addr", addr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-	})
+	root, o := root(s.Admin), &apptest.StockOPA{}
+	o.Run(t, "{}")
 	apptest.Eventually(t, 30*time.Second, func() error {
 		_, err := o.Try("GET", "/health", nil)
 		return err
@@ -304,10 +288,10 @@ func TestOPABodies(t *testing.T) {
 		want := o.Do(t, "POST", "/v1/data/gatehouse/decision", []byte(sent))
 		got := root.Do(t, "POST", "/v1/data/gatehouse/decision", []byte(sent))
 		if got.Status != want.Status || got.Status >= 400 && (got.Get("code") != want.Get("code") || got.Get("message") == nil) {
-			t.Errorf("%q: %d %s, where OPA answers %d %s", sent, got.Status, got.Body, want.Status, want.Body)
+			t.Errorf("POST %q = %d %s, OPA answers %d %s", sent, got.Status, got.Body, want.Status, want.Body)
 		}
 		if got.Status < 400 && got.Get("result", "decision") == nil {
-			t.Errorf("%q: no decision: %s", sent, got.Body)
+			t.Errorf("POST %q = %s, want a decision", sent, got.Body)
 		}
 	}
 }

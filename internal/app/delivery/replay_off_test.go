@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// logTap stands between a bouncer and its server and reads the decision log.
+// logTap is a proxy between a bouncer and its server that reads the decision log.
 type logTap struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -29,6 +29,7 @@ type logTap struct {
 	seen bytes.Buffer
 }
 
+// tapLogs starts a proxy of a server.
 func tapLogs(t *testing.T, server string) *logTap {
 	t.Helper()
 	target, err := url.Parse(server)
@@ -38,7 +39,7 @@ func tapLogs(t *testing.T, server string) *logTap {
 	tap := &logTap{}
 	forward := httputil.NewSingleHostReverseProxy(target)
 	tap.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if tap.off() {
+		if tap.isCut() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -47,7 +48,7 @@ func tapLogs(t *testing.T, server string) *logTap {
 			return
 		}
 		sent, _ := io.ReadAll(r.Body)
-		if !tap.read(t, sent) {
+		if !tap.record(t, sent) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -58,8 +59,8 @@ func tapLogs(t *testing.T, server string) *logTap {
 	return tap
 }
 
-// read notes what a chunk says; false: chunks are held up.
-func (l *logTap) read(t *testing.T, sent []byte) bool {
+// record records a chunk. It returns false while chunks are held.
+func (l *logTap) record(t *testing.T, sent []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held {
@@ -70,19 +71,19 @@ func (l *logTap) read(t *testing.T, sent []byte) bool {
 		_, err = io.Copy(&l.seen, z)
 	}
 	if err != nil {
-		t.Errorf("a chunk of the decision log: %v", err)
+		t.Errorf("a chunk of the decision log is not readable: %v", err)
 	}
 	return true
 }
 
-// stop says what does not pass from now on.
-func (l *logTap) stop(logs, all bool) {
+// hold sets what does not pass from now on.
+func (l *logTap) hold(logs, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held, l.cut = logs, all
 }
 
-func (l *logTap) off() bool {
+func (l *logTap) isCut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cut
@@ -94,8 +95,8 @@ func (l *logTap) text() string {
 	return l.seen.String()
 }
 
-// spooled is what a bouncer's decision log holds on the disk.
-func spooled(t *testing.T, dir string) string {
+// spooledLog returns the files of a bouncer's decision log.
+func spooledLog(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "decisions", "*"))
 	if err != nil {
@@ -112,9 +113,9 @@ func spooled(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestReplayOffReachesBouncers: while a tenant keeps no inputs for replay, a bouncer
-// neither spools nor ships them, also after a restart without its server; with the
-// setting on again it does. What an audit level keeps is kept all the while.
+// TestReplayOffReachesBouncers checks that while a tenant keeps no inputs for replay, a bouncer neither
+// stores nor sends them, also after a restart without its server, and that it does again after the
+// setting is on. Inputs that an audit level keeps are kept all the time.
 func TestReplayOffReachesBouncers(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -132,49 +133,48 @@ func TestReplayOffReachesBouncers(t *testing.T) {
 	launch()
 	set := func(v any) {
 		t.Helper()
-		was, _, _ := refusedRevision(t, a, b.ID)
+		was, _, _ := revisions(t, a, b.ID)
 		a.Do(t, "PUT", "/tenants/default", body{"settings": body{"replay": v}}).Want(200)
 		apptest.Eventually(t, 30*time.Second, func() error {
-			if now, _, _ := refusedRevision(t, a, b.ID); now <= was {
-				return fmt.Errorf("the bouncer runs revision %d still", now)
+			if now, _, _ := revisions(t, a, b.ID); now <= was {
+				return fmt.Errorf("the bouncer still runs the revision %d, want a newer one", now)
 			}
 			return nil
 		})
 	}
-	// The groups of a caller are in the whole input alone, not in the part that every
-	// audit level keeps.
+	// Only the whole input has a caller's groups. The part that every audit level keeps does not.
 	ask := func(name string, alone, kept bool) {
 		t.Helper()
-		where := map[string]func() string{"spool": func() string { return spooled(t, b.Dir) }, "wire": tap.text}
+		where := map[string]func() string{"spool": func() string { return spooledLog(t, b.Dir) }, "wire": tap.text}
 		check := func(place string) {
 			t.Helper()
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if text := where[place](); !strings.Contains(text, name+"-basic-id") || !strings.Contains(text, name+"-detailed-id") {
-					return fmt.Errorf("%s: the decisions are not in the %s", name, place)
+					return fmt.Errorf("%s: the %s lacks the decisions", name, place)
 				}
 				return nil
 			})
 			text := where[place]()
 			if got := strings.Contains(text, name+"-basic-team"); got != kept {
-				t.Errorf("%s: the %s holds the input: %v, want %v", name, place, got, kept)
+				t.Errorf("%s: the %s has the input: %v, want %v", name, place, got, kept)
 			}
 			if !strings.Contains(text, name+"-detailed-team") {
 				t.Errorf("%s: the %s lacks the input that the audit keeps", name, place)
 			}
 		}
-		tap.stop(true, alone)
+		tap.hold(true, alone)
 		for _, level := range []string{"basic", "detailed"} {
 			b.As("ada", name+"-"+level+"-team").With("X-Request-Id", name+"-"+level+"-id").Do(t, "GET", "/"+level+"/1", nil).Want(200)
 		}
 		check("spool")
-		tap.stop(false, false)
+		tap.hold(false, false)
 		check("wire")
 	}
 	ask("first", false, true)
 	set("off")
 	ask("off", false, false)
 	b.Stop()
-	tap.stop(true, true)
+	tap.hold(true, true)
 	launch()
 	ask("restarted", true, false)
 	set(nil)

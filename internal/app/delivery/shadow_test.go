@@ -18,12 +18,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// Controls of the bouncer's tests, each for the requests below its own path.
+// Controls of the bouncer's tests, each for the requests below a path.
 const (
 	closed  = "package closed\n\nallow := false\n\nreason := \"closed\"\n"
 	opened  = "package opened\n\nallow := true\n"
 	masking = "package masking\n\nallow := true\n\nmask := {\"ssn\": \"last4\"}\n"
-	// Two values for one rule: the evaluation fails.
+	// A rule with two values makes the evaluation fail.
 	crashing = "package crashing\n\nverdict := true if input.action.method != \"\"\n\nverdict := false if input.action.method != \"-\"\n\nallow if verdict\n"
 	hanging  = `package hanging
 
@@ -35,8 +35,8 @@ allow if {
 `
 )
 
-// varied answers as applications do.
-func varied(w http.ResponseWriter, r *http.Request) {
+// answerVariously answers as applications do.
+func answerVariously(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	switch r.URL.Query().Get("as") {
 	case "gzip":
@@ -70,13 +70,12 @@ func varied(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestShadowLetsPass (B8): in shadow mode, answers are those of the application,
-// whatever the controls say or do, and each request is in the log once with what
-// enforcing would have done.
+// TestShadowLetsPass (B8) checks that in shadow mode, the answers are those of the application whatever
+// the controls do, and that the log has each request once with the effect of enforcement.
 func TestShadowLetsPass(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
-	app := apptest.NewBackend(t, varied)
+	app := apptest.NewBackend(t, answerVariously)
 	resources := []int64{}
 	want := map[string]string{"closed": "SHADOW_WOULD_DENY", "opened": "ALLOW", "masking": "SHADOW_WOULD_MASK", "crashing": "SHADOW_WOULD_DENY", "hanging": "SHADOW_WOULD_DENY", "free": "NO_MATCH"}
 	for name, source := range map[string]string{"closed": closed, "opened": opened, "masking": masking, "crashing": crashing, "hanging": hanging} {
@@ -90,7 +89,7 @@ func TestShadowLetsPass(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		for i, as := range []string{"json", "gzip", "chunked", "missing", "moved", "nothing", "broken"} {
 			if name == "hanging" && i > 1 {
-				break // each takes all of its deadline
+				break // each takes its whole deadline
 			}
 			method, sent := "GET", any(nil)
 			if i%2 == 0 {
@@ -102,10 +101,10 @@ func TestShadowLetsPass(t *testing.T) {
 			plain.Header.Del("Date")
 			got.Header.Del("Date")
 			if got.Status != plain.Status || !bytes.Equal(got.Body, plain.Body) {
-				t.Errorf("%s: %d %q, directly %d %q", id, got.Status, got.Body, plain.Status, plain.Body)
+				t.Errorf("%s through the bouncer = %d %q, want %d %q as directly", id, got.Status, got.Body, plain.Status, plain.Body)
 			}
 			if d := cmp.Diff(plain.Header, got.Header); d != "" {
-				t.Errorf("%s: the header differs from direct access:\n%s", id, d)
+				t.Errorf("%s: the headers directly (-) and through the bouncer (+) differ:\n%s", id, d)
 			}
 			expected[id] = want[name]
 		}
@@ -114,38 +113,24 @@ func TestShadowLetsPass(t *testing.T) {
 		log := apptest.ByRequest(apptest.DecisionLog(t, s.Admin, "sandbox"))
 		for id := range expected {
 			if len(log[id]) == 0 {
-				return fmt.Errorf("%s is not in the log", id)
+				return fmt.Errorf("the decision log lacks %s", id)
 			}
 		}
 		for id, effect := range expected {
 			e := log[id]
 			if len(e) != 1 || e[0].Effect != effect || e[0].Mode != "shadow" || e[0].BouncerID != b.ID {
-				t.Errorf("%s is in the log as %+v, want one %s", id, e, effect)
+				t.Errorf("the decision log has %s as %+v, want one %s", id, e, effect)
 			}
 			if failing := strings.HasPrefix(id, "crashing") || strings.HasPrefix(id, "hanging"); failing != (e[0].Error != "") {
-				t.Errorf("%s: the log has the error %q", id, e[0].Error)
+				t.Errorf("the decision log has the error %q for %s, want an error: %v", e[0].Error, id, failing)
 			}
 		}
 		return nil
 	})
-	t.Logf("99th of 100 times: directly %s, through a control that denies in shadow %s", slowest(t, direct, "/closed/1"), slowest(t, through, "/closed/1"))
 }
 
-// slowest is the 99th percentile of a hundred requests.
-func slowest(t *testing.T, c *apptest.Client, path string) time.Duration {
-	t.Helper()
-	took := make([]time.Duration, 100)
-	for i := range took {
-		began := time.Now()
-		c.Do(t, "GET", path, nil)
-		took[i] = time.Since(began)
-	}
-	slices.Sort(took)
-	return took[98].Round(10 * time.Microsecond)
-}
-
-// TestEnforcementSwitch: sandbox enforces before production may; a bouncer acts
-// within a second; one bouncer is rolled back by its configuration, alone.
+// TestEnforcementSwitch checks that production can enforce only after sandbox, that bouncers follow
+// within seconds, and that the configuration of one bouncer can switch it back alone.
 func TestEnforcementSwitch(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -156,45 +141,45 @@ func TestEnforcementSwitch(t *testing.T) {
 	}
 	for _, env := range []string{"sandbox", "production"} {
 		if mode := a.Do(t, "GET", "/environments/"+env+"/enforcement", nil).Want(200).Get("mode"); mode != "shadow" {
-			t.Errorf("%s starts in %v", env, mode)
+			t.Errorf("%s starts in the mode %v, want shadow", env, mode)
 		}
 		apptest.Activate(t, a, "closed", env, closed, nil)
 	}
-	state := func(want map[string]int) {
+	wantStatuses := func(want map[string]int) {
 		t.Helper()
 		for name, status := range want {
 			apptest.Answers(t, &apptest.Client{Base: bouncers[name].URL}, "/x", status, 2*time.Second)
 		}
-		for name, status := range want { // and stays so
+		for name, status := range want { // and again
 			if got := (&apptest.Client{Base: bouncers[name].URL}).Do(t, "GET", "/x", nil).Status; got != status {
-				t.Errorf("%s answers %d, want %d", name, got, status)
+				t.Errorf("the bouncer %s answers %d, want %d", name, got, status)
 			}
 		}
 	}
-	mode := func(env, mode string, status int) {
+	setMode := func(env, mode string, status int) {
 		t.Helper()
 		a.Do(t, "PUT", "/environments/"+env+"/enforcement", body{"mode": mode}).Want(status)
 	}
-	state(map[string]int{"sandbox": 200, "one": 200, "two": 200})
-	mode("production", "enforce", 409)
-	mode("production", "loud", 422)
-	state(map[string]int{"one": 200})
-	mode("sandbox", "enforce", 200)
-	state(map[string]int{"sandbox": 403, "one": 200, "two": 200})
-	mode("production", "enforce", 200)
-	state(map[string]int{"sandbox": 403, "one": 403, "two": 403})
+	wantStatuses(map[string]int{"sandbox": 200, "one": 200, "two": 200})
+	setMode("production", "enforce", 409)
+	setMode("production", "loud", 422)
+	wantStatuses(map[string]int{"one": 200})
+	setMode("sandbox", "enforce", 200)
+	wantStatuses(map[string]int{"sandbox": 403, "one": 200, "two": 200})
+	setMode("production", "enforce", 200)
+	wantStatuses(map[string]int{"sandbox": 403, "one": 403, "two": 403})
 	back := fmt.Sprint("/bouncers/", bouncers["one"].ID)
 	a.Do(t, "PUT", back, body{"configuration": body{"enforcement_mode": "shadow"}}).Want(200)
-	state(map[string]int{"sandbox": 403, "one": 200, "two": 403})
+	wantStatuses(map[string]int{"sandbox": 403, "one": 200, "two": 403})
 	a.Do(t, "PUT", back, body{"configuration": body{}}).Want(200)
-	state(map[string]int{"one": 403, "two": 403})
-	mode("production", "shadow", 200)
-	state(map[string]int{"sandbox": 403, "one": 200, "two": 200})
+	wantStatuses(map[string]int{"one": 403, "two": 403})
+	setMode("production", "shadow", 200)
+	wantStatuses(map[string]int{"sandbox": 403, "one": 200, "two": 200})
 }
 
-// TestNothingForeign: a bundle holds its bouncer's controls and resources, and
-// not a name, path, address or word of anybody else's.
-func TestNothingForeign(t *testing.T) {
+// TestBundleHasNothingForeign checks that a bundle has its bouncer's controls and resources, and no
+// name, path, address or text of others.
+func TestBundleHasNothingForeign(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -207,40 +192,38 @@ func TestNothingForeign(t *testing.T) {
 	own, read, named, foreign, far := resource("own", "sandbox"), resource("read", "sandbox"), resource("named", "sandbox"), resource("foreign", "sandbox"), resource("far", "production")
 	mine := s.Register(t, a, body{"name": "mine-bouncer", "environment": "sandbox", "resource_ids": []int64{own}}, "127.0.0.1:9")
 	other := s.Register(t, a, body{"name": "other-bouncer", "environment": "sandbox", "resource_ids": []int64{foreign}, "configuration": body{"headers": []string{"X-Other-Header"}}}, "other-app.test:9")
-	say := func(mark, more string) string {
+	source := func(mark, more string) string {
 		return "package " + mark + "\n\nallow := true\n\nreason := \"" + mark + "-reason\"" + more + "\n"
 	}
-	apptest.Activate(t, a, "own-control", "sandbox", say("own", fmt.Sprintf(" if data.resources[\"%d\"].name != \"\"", read)), body{"resource_id": own})
-	apptest.Activate(t, a, "named-control", "sandbox", say("named", ""), body{"resource_id": named, "bouncer_id": mine.ID})
-	apptest.Activate(t, a, "wide-control", "sandbox", say("wide", ""), nil)
-	apptest.Activate(t, a, "foreign-control", "sandbox", say("foreign", ""), body{"resource_id": foreign})
-	apptest.Activate(t, a, "far-control", "production", say("far", ""), body{"resource_id": far})
-	apptest.Activate(t, a, "drafted-control", "sandbox", say("drafted", ""), body{"status": "draft"})
-	// Another tenant's things.
-	s.Admin.With("X-Tenant-ID", "t2").Do(t, "POST", "/policies", body{"name": "tenant-control", "environment": "sandbox", "status": "active", "rego_code": say("tenant", "")}).Want(201)
+	apptest.Activate(t, a, "own-control", "sandbox", source("own", fmt.Sprintf(" if data.resources[\"%d\"].name != \"\"", read)), body{"resource_id": own})
+	apptest.Activate(t, a, "named-control", "sandbox", source("named", ""), body{"resource_id": named, "bouncer_id": mine.ID})
+	apptest.Activate(t, a, "wide-control", "sandbox", source("wide", ""), nil)
+	apptest.Activate(t, a, "foreign-control", "sandbox", source("foreign", ""), body{"resource_id": foreign})
+	apptest.Activate(t, a, "far-control", "production", source("far", ""), body{"resource_id": far})
+	apptest.Activate(t, a, "drafted-control", "sandbox", source("drafted", ""), body{"status": "draft"})
+	// A control of another tenant.
+	s.Admin.With("X-Tenant-ID", "t2").Do(t, "POST", "/policies", body{"name": "tenant-control", "environment": "sandbox", "status": "active", "rego_code": source("tenant", "")}).Want(201)
 	bundle := func(b *apptest.BouncerProcess) string {
-		c := s.Anonymous()
-		c.Bearer = b.Token
-		return apptest.Unpacked(t, c.Do(t, "GET", fmt.Sprint("/bridge/bundles/", b.ID), nil).Want(200).Body)
+		return apptest.Unpacked(t, s.WithToken(b.Token).Do(t, "GET", fmt.Sprint("/bridge/bundles/", b.ID), nil).Want(200).Body)
 	}
-	hers := []string{"own-control", "own-reason", "own-name", "own-path", "own-host", "read-name", "named-control", "named-path", "wide-reason", "mine-bouncer"}
-	his := []string{"foreign-control", "foreign-reason", "foreign-name", "foreign-path", "foreign-host", "foreign-description", "foreign-unit", "other-bouncer", "other-app", "X-Other-Header"}
-	nobodys := []string{"far-", "drafted-", "tenant-control", "tenant-reason", mine.Token, other.Token}
+	ofMine := []string{"own-control", "own-reason", "own-name", "own-path", "own-host", "read-name", "named-control", "named-path", "wide-reason", "mine-bouncer"}
+	ofOther := []string{"foreign-control", "foreign-reason", "foreign-name", "foreign-path", "foreign-host", "foreign-description", "foreign-unit", "other-bouncer", "other-app", "X-Other-Header"}
+	ofNobody := []string{"far-", "drafted-", "tenant-control", "tenant-reason", mine.Token, other.Token}
 	for who, c := range map[string]struct {
 		text      string
 		in, never []string
 	}{
-		"mine":  {bundle(mine), hers, append(his, nobodys...)},
-		"other": {bundle(other), his[:5], append(hers[:8], nobodys...)},
+		"mine":  {bundle(mine), ofMine, append(ofOther, ofNobody...)},
+		"other": {bundle(other), ofOther[:5], append(ofMine[:8], ofNobody...)},
 	} {
 		for _, mark := range c.in {
 			if mark != "named-path" && !strings.Contains(c.text, mark) {
-				t.Errorf("%s: no %s in the bundle", who, mark)
+				t.Errorf("the bundle of %s lacks %s", who, mark)
 			}
 		}
 		for _, mark := range c.never {
 			if strings.Contains(c.text, mark) {
-				t.Errorf("%s: %s is in the bundle", who, mark)
+				t.Errorf("the bundle of %s has %s", who, mark)
 			}
 		}
 	}

@@ -20,25 +20,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// The two hosts of the story, which nobody registered.
+// The hosts of the story. Nobody has registered them.
 const (
 	modelHost = "api.openai.com"
 	toolsHost = "mcp.tools.example"
 )
 
-// story is one way through the product: an operator and a bouncer before a model
-// and an MCP server.
+// story is a way through the product: an operator has a bouncer in front of a model and an MCP server.
 type story struct {
 	*testing.T
 	a    *apptest.Client
 	b    *apptest.BouncerProcess
 	app  *apptest.Backend
-	ran  atomic.Int64 // statements that the tool ran
-	sent int          // requests, for their ids
+	ran  atomic.Int64 // the number of statements that the tool ran
+	sent int          // the number of requests, for their ids
 }
 
-// newStory starts the application: a model that answers in pieces with a card
-// number in them, and a real MCP server.
+// newStory starts the application: a model that streams a card number in pieces, and a real MCP
+// server.
 func newStory(t *testing.T, s *apptest.Server) *story {
 	st := &story{T: t, a: s.Admin}
 	tools := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
@@ -59,7 +58,7 @@ func newStory(t *testing.T, s *apptest.Server) *story {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, delta := range []string{"Your card is 41", "11 1111 1", "111 ", "1111, thanks"} {
 			event := fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", delta)
-			for _, half := range []string{event[:len(event)-9], event[len(event)-9:]} { // within the text, too
+			for _, half := range []string{event[:len(event)-9], event[len(event)-9:]} { // also within the text
 				_, _ = io.WriteString(w, half)
 				_ = http.NewResponseController(w).Flush()
 			}
@@ -78,12 +77,12 @@ func (s *story) ask(user, text string) (res *apptest.Response, request string) {
 	res, err := s.b.As(user, "staff").With("Host", modelHost).With("X-Request-Id", request).Try("POST", "/v1/chat/completions",
 		body{"model": "gpt-4o", "stream": true, "max_tokens": 100, "messages": []body{{"role": "user", "content": text}}})
 	if err != nil {
-		s.Fatalf("%s: %v\n%s", text, err, s.b.Log)
+		s.Fatalf("the prompt %q: %v\n%s", text, err, s.b.Log)
 	}
 	return res, request
 }
 
-// toolCaller reaches the MCP server through the bouncer.
+// toolCaller sends requests to the MCP server through the bouncer.
 type toolCaller struct{ request string }
 
 func (c *toolCaller) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -97,8 +96,8 @@ func (c *toolCaller) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// drop has the tool drop a table, by the real client of MCP.
-func (s *story) drop() (request string, err error) {
+// dropTable calls the tool to drop a table, with the real client of MCP.
+func (s *story) dropTable() (request string, err error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
@@ -117,26 +116,25 @@ func (s *story) drop() (request string, err error) {
 	return request, err
 }
 
-// discovered waits for the resource of a host, which must be classified and
-// among what needs attention.
-func (s *story) discovered(host, kind string) int64 {
+// waitForResource waits for the resource of a host, which must be classified and need attention.
+func (s *story) waitForResource(host, kind string) int64 {
 	s.Helper()
 	var found body
 	apptest.Eventually(s.T, 10*time.Second, func() error {
-		if found = hosts(s.T, s.a, "sandbox")[host]; found == nil {
-			return fmt.Errorf("%s is not discovered: %s", host, s.b.Log)
+		if found = discoveredHosts(s.T, s.a, "sandbox")[host]; found == nil {
+			return fmt.Errorf("the host %s is not discovered: %s", host, s.b.Log)
 		}
 		return nil
 	})
 	id := int64(found["id"].(float64))
 	if found["resource_kind"] != kind || found["classification_source"] != "heuristic" || !slices.Contains(reasonsOf(s.T, s.a, id), "auto_discovered") {
-		s.Errorf("%s is %v, needs attention for %v", host, found, reasonsOf(s.T, s.a, id))
+		s.Errorf("the resource of %s is %v and needs attention for %v, want a %s that was discovered", host, found, reasonsOf(s.T, s.a, id), kind)
 	}
 	return id
 }
 
-// take makes controls of suggested templates, as they are.
-func (s *story) take(id int64, templates ...string) {
+// takeTemplates creates controls of suggested templates without changes.
+func (s *story) takeTemplates(id int64, templates ...string) {
 	s.Helper()
 	var suggested struct {
 		TemplateIDs []string `json:"template_ids"`
@@ -144,7 +142,7 @@ func (s *story) take(id int64, templates ...string) {
 	s.a.Do(s.T, "GET", fmt.Sprintf("/resources/%d/suggested-controls", id), nil).Want(200).Into(&suggested)
 	for _, name := range templates {
 		if !slices.Contains(suggested.TemplateIDs, name) {
-			s.Fatalf("%s is not suggested: %v", name, suggested.TemplateIDs)
+			s.Fatalf("the suggested controls are %v, want %s", suggested.TemplateIDs, name)
 		}
 		var filled struct {
 			Source string            `json:"rego_code"`
@@ -153,27 +151,27 @@ func (s *story) take(id int64, templates ...string) {
 		s.a.Do(s.T, "GET", fmt.Sprintf("/templates/%s?resource_id=%d", name, id), nil).Want(200).Into(&filled)
 		policy := apptest.Activate(s.T, s.a, name, "sandbox", filled.Source, body{"resource_id": id, "test_cases": filled.Cases})
 		if f := s.a.Do(s.T, "POST", fmt.Sprintf("/policies/%d/test", policy), body{}).Want(200).Get("summary", "failed"); f != 0.0 || len(filled.Cases) == 0 {
-			s.Errorf("%s: %v of %d test cases fail", name, f, len(filled.Cases))
+			s.Errorf("%v of %d test cases of %s fail, want some cases and none failing", f, len(filled.Cases), name)
 		}
 	}
 }
 
-// said waits until the log has an effect for each request.
-func (s *story) said(want map[string]string) {
+// waitForEffects waits until the log has an effect for each request.
+func (s *story) waitForEffects(want map[string]string) {
 	s.Helper()
 	apptest.Eventually(s.T, 15*time.Second, func() error {
 		log := apptest.ByRequest(apptest.DecisionLog(s.T, s.a, "sandbox"))
 		for request, effect := range want {
 			if e := log[request]; len(e) != 1 || e[0].Effect != effect || e[0].BouncerID != s.b.ID {
-				return fmt.Errorf("%s is in the log as %+v, want %s", request, e, effect)
+				return fmt.Errorf("the decision log has %s as %+v, want %s", request, e, effect)
 			}
 		}
 		return nil
 	})
 }
 
-// told is the text that a client puts together from a stream.
-func (s *story) told(stream []byte) string {
+// readStream returns the text of a stream, as a client reads it.
+func (s *story) readStream(stream []byte) string {
 	s.Helper()
 	var out strings.Builder
 	for line := range strings.SplitSeq(string(stream), "\n") {
@@ -185,7 +183,7 @@ func (s *story) told(stream []byte) string {
 		}
 	}
 	if !bytes.HasSuffix(stream, []byte("data: [DONE]\n\n")) {
-		s.Errorf("the stream does not end as it should: %s", stream)
+		s.Errorf("the stream %s has no end", stream)
 	}
 	return out.String()
 }
@@ -195,8 +193,9 @@ const (
 	clearText = "Your card is 4111 1111 1111 1111, thanks"
 )
 
-// spend asks until it is refused, or eight times: the minute may end in between.
-func (s *story) spend(user string) (last *apptest.Response, request string) {
+// spendBudget sends prompts until one is refused, at most eight, because the minute may end
+// meanwhile.
+func (s *story) spendBudget(user string) (last *apptest.Response, request string) {
 	s.Helper()
 	for range 8 {
 		if last, request = s.ask(user, "Hello"); last.Status != 200 {
@@ -206,30 +205,31 @@ func (s *story) spend(user string) (last *apptest.Response, request string) {
 	return last, request
 }
 
-// TestStory is the issue's "done when", with real processes.
+// TestStory goes through the product with real processes: discovery, classification, templates,
+// shadow mode and enforcement.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, server *apptest.Server) {
 		s := newStory(t, server)
 		s.ask("ann", "Hello")
-		if _, err := s.drop(); err != nil {
+		if _, err := s.dropTable(); err != nil {
 			t.Fatal(err)
 		}
-		model, tools := s.discovered(modelHost, "llm_endpoint"), s.discovered(toolsHost, "mcp_server")
+		model, tools := s.waitForResource(modelHost, "llm_endpoint"), s.waitForResource(toolsHost, "mcp_server")
 		s.classify(model, body{"data_classification": "confidential", "compliance_tags": []string{"PCI-DSS"}, "pii_categories": []string{"card_numbers"}, "sla_tier": "bronze"})
 		s.classify(tools, body{})
-		s.take(model, forModel...)
-		s.take(tools, "MCP_DESTRUCTIVE_ACTION_GUARD")
-		s.watch()
+		s.takeTemplates(model, forModel...)
+		s.takeTemplates(tools, "MCP_DESTRUCTIVE_ACTION_GUARD")
+		s.checkShadow()
 		apptest.Enforce(t, s.a, "sandbox")
-		s.holds()
+		s.checkEnforced()
 	})
 }
 
-// forModel are the controls that the operator takes for the model.
+// forModel are the controls that the operator uses for the model.
 var forModel = []string{"AI_PROMPT_INJECTION_DEFENSE", "AI_TOKEN_RATE_LIMIT", "EGRESS_PII_MASKING"}
 
-// classify takes the heuristic's proposal over, with what the operator knows.
+// classify applies the heuristic's proposal, with what the operator knows.
 func (s *story) classify(id int64, more body) {
 	s.Helper()
 	path := fmt.Sprintf("/resources/%d", id)
@@ -239,43 +239,43 @@ func (s *story) classify(id int64, more body) {
 	more["audit_level"] = "detailed"
 	s.a.Do(s.T, "PUT", path+"/enrich", more).Want(200)
 	if reasons := reasonsOf(s.T, s.a, id); slices.Contains(reasons, "auto_discovered") {
-		s.Errorf("classified, it still needs attention for %v", reasons)
+		s.Errorf("the classified resource needs attention for %v, want no longer auto_discovered", reasons)
 	}
 }
 
-// watch sees in shadow mode what the controls would do, while nothing differs.
-func (s *story) watch() {
+// checkShadow checks what the controls would do in shadow mode, while nothing changes for callers.
+func (s *story) checkShadow() {
 	s.Helper()
-	apptest.Eventually(s.T, 10*time.Second, func() error { // the bouncer was linked by nobody
+	apptest.Eventually(s.T, 10*time.Second, func() error { // nobody linked the bouncer
 		res := s.a.Do(s.T, "GET", fmt.Sprintf("/peps/%d/sync-status", s.b.ID), nil).Want(200)
 		if bytes.Count(res.Body, []byte(`"policy_id"`)) != len(forModel)+1 || res.Get("status") != "synced" {
-			return fmt.Errorf("the controls have not arrived: %s", res.Body)
+			return fmt.Errorf("the sync status is %s, want all controls synced", res.Body)
 		}
 		return nil
 	})
 	res, injected := s.ask("carl", injection)
-	if got := s.told(res.Body); res.Status != 200 || got != clearText {
-		s.Errorf("in shadow mode: %d %s", res.Status, got)
+	if got := s.readStream(res.Body); res.Status != 200 || got != clearText {
+		s.Errorf("the prompt in shadow mode = %d %s, want 200 %s", res.Status, got, clearText)
 	}
 	_, card := s.ask("ann", "Which card do you have?")
-	dropped, err := s.drop()
+	dropped, err := s.dropTable()
 	if err != nil || s.ran.Load() != 2 {
-		s.Errorf("in shadow mode the tool ran %d times: %v", s.ran.Load(), err)
+		s.Errorf("in shadow mode, the tool ran %d times (%v), want 2", s.ran.Load(), err)
 	}
-	s.said(map[string]string{injected: "SHADOW_WOULD_DENY", card: "SHADOW_WOULD_MASK", dropped: "SHADOW_WOULD_DENY"})
-	s.spend("dora")
+	s.waitForEffects(map[string]string{injected: "SHADOW_WOULD_DENY", card: "SHADOW_WOULD_MASK", dropped: "SHADOW_WOULD_DENY"})
+	s.spendBudget("dora")
 	apptest.Eventually(s.T, 15*time.Second, func() error {
 		for _, e := range apptest.DecisionLog(s.T, s.a, "sandbox") {
 			if e.Effect == "SHADOW_WOULD_DENY" && strings.Contains(e.Reason, "token budget of this minute is used up") {
 				return nil
 			}
 		}
-		return errors.New("nothing in the log says that a budget would run out")
+		return errors.New("the decision log has no entry about a used budget")
 	})
 }
 
-// holds is the same traffic, enforced.
-func (s *story) holds() {
+// checkEnforced sends the same traffic when the environment enforces.
+func (s *story) checkEnforced() {
 	s.Helper()
 	type refusal struct {
 		Error struct{ Message, Type, Code string }
@@ -286,39 +286,39 @@ func (s *story) holds() {
 		s.app.Take()
 		res, request := s.ask("eve", injection)
 		if res.Status != 403 {
-			return fmt.Errorf("answered %d", res.Status)
+			return fmt.Errorf("the injection = %d, want 403", res.Status)
 		}
 		_ = json.Unmarshal(res.Body, &no)
 		injected = request
 		return nil
 	})
 	if seen := s.app.Take(); len(seen) != 0 || no.Error.Code != "access_denied" || no.Error.Type != "permission_error" || !strings.Contains(no.Error.Message, "replace the model's instructions") {
-		s.Errorf("the injection: %+v, the model saw %d requests", no, len(seen))
+		s.Errorf("the injection = %+v and %d requests at the model, want access_denied and none", no, len(seen))
 	}
 	res, card := s.ask("fay", "Which card do you have?")
-	if got := s.told(res.Body); res.Status != 200 || got != "Your card is ****1111, thanks" || bytes.Contains(res.Body, []byte("4111")) {
-		s.Errorf("the card number: %d %s", res.Status, got)
+	if got := s.readStream(res.Body); res.Status != 200 || got != "Your card is ****1111, thanks" || bytes.Contains(res.Body, []byte("4111")) {
+		s.Errorf("the card number = %d %s, want it masked", res.Status, got)
 	}
 	ran := s.ran.Load()
-	dropped, err := s.drop()
+	dropped, err := s.dropTable()
 	var rpc *jsonrpc.Error
 	if !errors.As(err, &rpc) || rpc.Code != -32001 || !strings.Contains(rpc.Message, "destroys") || s.ran.Load() != ran {
-		s.Errorf("the tool: %v", err)
+		s.Errorf("the tool call = %v and %d runs more, want a refusal and none", err, s.ran.Load()-ran)
 	}
-	last, spent := s.spend("gil")
+	last, spent := s.spendBudget("gil")
 	no = refusal{}
 	_ = json.Unmarshal(last.Body, &no)
 	if after := last.Header.Get("Retry-After"); last.Status != 429 || no.Error.Type != "rate_limit_error" || no.Error.Code != "budget_exhausted" ||
 		!strings.Contains(no.Error.Message, "token budget of this minute is used up") || after == "" || after == "0" {
-		s.Errorf("the budget: %d %s, come again after %q", last.Status, last.Body, after)
+		s.Errorf("the prompt over budget = %d %s with Retry-After %q, want 429 budget_exhausted", last.Status, last.Body, after)
 	}
-	s.said(map[string]string{injected: "DENY", card: "MASK", dropped: "DENY", spent: "DENY"})
+	s.waitForEffects(map[string]string{injected: "DENY", card: "MASK", dropped: "DENY", spent: "DENY"})
 	page := s.a.Do(s.T, "GET", "/decisions/audit?limit=1000&environment=sandbox", nil).Want(200)
 	var audit struct{ Logs []json.RawMessage }
 	page.Into(&audit)
 	for _, row := range audit.Logs {
 		if bytes.Contains(row, []byte(`"`+dropped+`"`)) && !bytes.Contains(row, []byte("DROP TABLE users")) {
-			s.Errorf("the arguments are not in the audit: %s", row)
+			s.Errorf("the audit row %s lacks the arguments", row)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// streaming is an application that echoes on /ws and on /events sends an event
-// at once and then whenever it is told to.
-func streaming(next chan string) http.HandlerFunc {
+// streamHandler returns an application that echoes on /ws. On /events it sends an event at once and
+// one for each text in next.
+func streamHandler(next chan string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/ws") {
 			c, err := websocket.Accept(w, r, nil)
@@ -45,13 +45,13 @@ func streaming(next chan string) http.HandlerFunc {
 	}
 }
 
-// TestStreams: WebSocket and events pass through a bouncer as they come, are
-// decided on, and Ctrl-C ends the bouncer within ten seconds though they go on.
+// TestStreams checks that a bouncer decides on WebSockets and event streams and forwards them without
+// delay, and that Ctrl-C ends it within ten seconds while they are open.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	next := make(chan string)
-	app := apptest.NewBackend(t, streaming(next))
+	app := apptest.NewBackend(t, streamHandler(next))
 	apptest.Enforce(t, s.Admin, "sandbox")
 	apptest.Activate(t, s.Admin, "not below closed", "sandbox", "package p\n\nallow if not startswith(input.resource.path, \"/closed\")\n", nil)
 	b := s.Bouncer(t, s.Admin, body{"name": "streams", "environment": "sandbox"}, app.Addr)
@@ -60,7 +60,7 @@ func TestStreams(t *testing.T) {
 	defer cancel()
 
 	if _, res, err := websocket.Dial(ctx, b.URL+"/closed/ws", nil); err == nil || res == nil || res.StatusCode != 403 {
-		t.Errorf("a denied handshake: %v, %v", res, err)
+		t.Errorf("a denied handshake = %v, %v, want 403", res, err)
 	}
 	socket, _, err := websocket.Dial(ctx, b.URL+"/ws", nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, data, err := socket.Read(ctx); err != nil || string(data) != "echo "+text {
-			t.Fatalf("%q came back as %q, %v", text, data, err)
+			t.Fatalf("the echo of %q = %q, %v", text, data, err)
 		}
 	}
 	echo("one")
@@ -84,46 +84,42 @@ func TestStreams(t *testing.T) {
 	}
 	defer res.Body.Close()
 	events := bufio.NewReader(res.Body)
-	arrives := func(text string) {
+	wantEvent := func(text string) {
 		t.Helper()
 		line, err := events.ReadString('\n')
 		if _, also := events.ReadString('\n'); err != nil || also != nil || line != "data: "+text+"\n" {
-			t.Fatalf("the event %q came as %q, %v", text, line, err)
+			t.Fatalf("the event is %q, %v, want %q", line, err, text)
 		}
 	}
-	arrives("first")
-	for _, text := range []string{"second", "third"} { // each is sent once the one before it arrived
+	wantEvent("first")
+	for _, text := range []string{"second", "third"} { // each is sent after the one before it arrived
 		next <- text
-		arrives(text)
+		wantEvent(text)
 	}
 	echo("two")
-	began := time.Now()
 	b.Interrupt()
 	if code := b.Wait(10 * time.Second); code != 0 {
-		t.Errorf("Ctrl-C ended the bouncer with %d:\n%s", code, b.Log)
+		t.Errorf("Ctrl-C ended the bouncer with %d, want 0:\n%s", code, b.Log)
 	}
-	t.Logf("with a socket and a stream open, the bouncer ended in %s", time.Since(began).Round(time.Millisecond))
 	if _, err := events.ReadString('\n'); err == nil {
-		t.Error("the stream goes on without its bouncer")
+		t.Error("the stream has another event after the bouncer ended")
 	}
 	if _, _, err := socket.Read(ctx); err == nil {
-		t.Error("the socket goes on without its bouncer")
+		t.Error("the socket has another message after the bouncer ended")
 	}
 }
 
-// TestServerStopsWithParkedPolls: Ctrl-C ends the server within ten seconds
-// while bouncers' polls are parked at it.
+// TestServerStopsWithParkedPolls checks that Ctrl-C ends the server within ten seconds while polls of
+// bouncers wait.
 func TestServerStopsWithParkedPolls(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	fleet := newFleet(t, s, 20)
 	fleet.fetch(t)
 	polls := fleet.park(t, 60)
-	began := time.Now()
 	s.Interrupt()
 	if code := s.Wait(10 * time.Second); code != 0 {
-		t.Errorf("Ctrl-C ended the server with %d:\n%s", code, s.Log)
+		t.Errorf("Ctrl-C ended the server with %d, want 0:\n%s", code, s.Log)
 	}
-	t.Logf("with %d polls parked, the server ended in %s", len(fleet.pollers), time.Since(began).Round(time.Millisecond))
 	polls.Wait()
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// batchSize is how many controls one deployment of the crash test has.
+// batchSize is the number of controls of a deployment in the crash tests.
 const batchSize = 12
 
-// TestKilledDeployments kills the server under deployments (F2): of each, all
-// controls are there afterwards or none, and all of those that were acknowledged.
+// TestKilledDeployments (F2) checks that after kills of the server during deployments, all or none
+// of the controls of each deployment are stored, and all of the acknowledged ones.
 func TestKilledDeployments(t *testing.T) {
 	rounds := 3
 	if testing.Short() {
@@ -49,7 +49,7 @@ func TestKilledDeployments(t *testing.T) {
 			want := count() + 1 + round%3
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if n := count(); n < want {
-					return fmt.Errorf("%d of %d deployments", n, want)
+					return fmt.Errorf("the server has acknowledged %d of %d deployments", n, want)
 				}
 				return nil
 			})
@@ -77,16 +77,16 @@ func TestKilledDeployments(t *testing.T) {
 		}
 		for name, n := range controls {
 			if n != batchSize {
-				t.Errorf("%s: %d of %d controls", name, n, batchSize)
+				t.Errorf("the deployment %s has %d of %d controls, want all or none", name, n, batchSize)
 			}
 		}
 		for name := range acknowledged {
 			if controls[name] != batchSize {
-				t.Errorf("%s was acknowledged and is not there", name)
+				t.Errorf("the acknowledged deployment %s is not stored", name)
 			}
 		}
 		if v := s.Admin.Do(t, http.MethodGet, "/audit/verify", nil).Want(200).Get("valid"); v != true {
-			t.Errorf("the audit does not verify: %v", v)
+			t.Errorf("GET /audit/verify = %v, want it valid", v)
 		}
 		t.Logf("%d deployments sent, %d acknowledged, %d there", sent, len(acknowledged), len(controls))
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// ideRow is a deployment as the service tells it.
+// ideRow is a deployment in the list of the service.
 type ideRow struct {
 	ID      string `json:"deployment_id"`
 	Source  string `json:"source"`
@@ -34,10 +34,10 @@ func ideRows(t *testing.T, s *apptest.Server) []ideRow {
 	return page.Deployments
 }
 
-// slowTest keeps a deployment busy for a moment before it is made.
+// slowTest keeps a deployment busy for a moment.
 const slowTest = "package slow_test\n\ntest_slow if count([1 | some a in numbers.range(1, 60); some b in numbers.range(1, 60); a + b < 0]) == 0\n"
 
-// pusher sends deployments of batchSize controls each, a new name each time.
+// pusher sends deployments of batchSize controls, each with a new name.
 type pusher struct {
 	mu           sync.Mutex
 	sent         map[string][]byte // by name, the webhook's deliveries
@@ -108,10 +108,9 @@ func (p *pusher) acknowledge(name string) {
 
 func (p *pusher) count() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.acknowledged) }
 
-// TestKilledPushes kills the server under deliveries of a repository and
-// deployments of an editor. Of each, all controls are there afterwards or none;
-// its row says which, and no row stays in progress; a delivery that comes again
-// is answered, and is then there.
+// TestKilledPushes checks that after kills of the server during deliveries of a repository and
+// deployments of an editor, all or none of the controls of each are stored. Its row says which, no
+// row stays in progress, and a repeated delivery succeeds.
 func TestKilledPushes(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
@@ -134,14 +133,14 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 		want := p.count() + 2
 		apptest.Eventually(t, 30*time.Second, func() error {
 			if n := p.count(); n < want {
-				return fmt.Errorf("%d of %d deployments", n, want)
+				return fmt.Errorf("the server has acknowledged %d of %d deployments", n, want)
 			}
 			busy := map[string]bool{}
 			for _, d := range ideRows(t, s) {
 				busy[d.Source] = busy[d.Source] || d.Status == "in_progress"
 			}
 			if !busy["service"] || !busy["editor"] {
-				return fmt.Errorf("no deployment of both kinds is in progress: %v", busy)
+				return fmt.Errorf("not both kinds of deployments are in progress: %v", busy)
 			}
 			return nil
 		})
@@ -156,14 +155,14 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 		}
 	}
 	if caught["editor"] == 0 || caught["service"] == 0 {
-		t.Errorf("the kills caught %v in progress, so they show nothing", caught)
+		t.Errorf("the kills hit %v deployments in progress, want some of both kinds", caught)
 	}
 	var rows []ideRow
 	apptest.Eventually(t, time.Minute, func() error {
 		rows = ideRows(t, s)
 		for _, d := range rows {
 			if d.Status == "in_progress" {
-				return fmt.Errorf("%s of %s is in progress", d.ID, d.Source)
+				return fmt.Errorf("the deployment %s of %s is in progress", d.ID, d.Source)
 			}
 		}
 		return nil
@@ -172,13 +171,13 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 	for _, d := range rows {
 		if d.Status == "failed" {
 			if d.Source != "editor" || !strings.Contains(d.Outcome.Message, "nothing was changed") {
-				t.Errorf("a deployment of %s failed: %s", d.Source, d.Outcome.Message)
+				t.Errorf("a deployment of %s failed with %s, want only those of the editor, with no change", d.Source, d.Outcome.Message)
 			}
 			continue
 		}
 		for _, f := range d.Outcome.Files {
 			if f.Result != "created" {
-				t.Errorf("%s was %s: it was made twice", f.Path, f.Result)
+				t.Errorf("the control %s was %s, want created once", f.Path, f.Result)
 			}
 			name, _, _ := strings.Cut(f.Path, "/")
 			told[name] = true
@@ -192,7 +191,7 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 		}
 		var row ideRow
 		if err := r.Decode(&row); err != nil || r.Status != 200 || row.Status != "completed" {
-			t.Fatalf("%s again: %d %s", name, r.Status, r.Body)
+			t.Fatalf("the repeated delivery %s = %d %s, want it completed", name, r.Status, r.Body)
 		}
 		told[name] = true
 	}
@@ -200,8 +199,7 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 	t.Logf("%d deliveries and %d deployments of an editor, %d acknowledged; caught in progress: %v", len(p.sent), p.editors, len(p.acknowledged), caught)
 }
 
-// compare holds the controls that are there against the deployments that say
-// that they made them.
+// compare compares the stored controls with the deployments that say that they created them.
 func (p *pusher) compare(t *testing.T, s *apptest.Server, told map[string]bool) {
 	t.Helper()
 	controls := map[string]int{}
@@ -213,17 +211,17 @@ func (p *pusher) compare(t *testing.T, s *apptest.Server, told map[string]bool) 
 	}
 	for name, n := range controls {
 		if n != batchSize || !told[name] {
-			t.Errorf("%s: %d of %d controls are there, told of: %t", name, n, batchSize, told[name])
+			t.Errorf("the deployment %s has %d of %d controls, in the list: %t, want all and listed", name, n, batchSize, told[name])
 		}
 	}
 	for name := range told {
 		if controls[name] == 0 {
-			t.Errorf("%s is told of, and is not there", name)
+			t.Errorf("the listed deployment %s is not stored", name)
 		}
 	}
 	for name := range p.acknowledged {
 		if controls[name] != batchSize {
-			t.Errorf("%s was acknowledged and is not there", name)
+			t.Errorf("the acknowledged deployment %s is not stored", name)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestDataSourceInRepository: a file of a repository is a data source: YAML, CSV and JSON, of a
-// branch, with a credential. A commit that is known is not fetched again.
+// TestDataSourceInRepository checks that a file of a repository can be a data source: YAML, CSV and
+// JSON, of a branch, with a credential. A known commit is not fetched again.
 func TestDataSourceInRepository(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
@@ -59,18 +59,18 @@ func TestDataSourceInRepository(t *testing.T) {
 				return a.Do(t, "POST", "/pip/connections/test", d).Want(200)
 			}
 			if r := try(people); r.Get("success") != true || !strings.Contains(string(r.Body), `"grade"`) {
-				t.Errorf("the test answers %s", r.Body)
+				t.Errorf("the test of YAML = %s, want the fields", r.Body)
 			}
 			if r := try(draft("owners", "data/owners.csv", apptest.Body{"key": "id"})); r.Get("success") != true || !strings.Contains(string(r.Body), `"finance"`) {
-				t.Errorf("CSV: %s", r.Body)
+				t.Errorf("the test of CSV = %s, want the rows", r.Body)
 			}
 			if r := try(draft("big", "data/big.json", nil)); r.Get("success") != true {
-				t.Errorf("a file of two MiB: %s", r.Body)
+				t.Errorf("the test of a file of two MiB = %s, want success", r.Body)
 			}
 			unreadable := func(what string, d apptest.Body, why string) {
 				t.Helper()
 				if r := try(d); r.Get("success") != false || !strings.Contains(fmt.Sprint(r.Get("message")), why) || strings.Contains(string(r.Body), "secret-of") {
-					t.Errorf("%s: %s", what, r.Body)
+					t.Errorf("the test of %s = %s, want a failure without the credential", what, r.Body)
 				}
 			}
 			unreadable("no such file", draft("x", "data/none.json", nil), "no file")
@@ -92,12 +92,12 @@ func TestDataSourceInRepository(t *testing.T) {
 			}
 			plain := draft("x", "data/plain.json", apptest.Body{"url": strings.Replace(g.url, "https://", "http://", 1)})
 			if refused := a.Do(t, "POST", "/pip/connections", plain).Want(422); !strings.Contains(string(refused.Body), "over TLS alone") {
-				t.Errorf("a repository without TLS: %s", refused.Body)
+				t.Errorf("POST of a repository without TLS = %s, want a refusal", refused.Body)
 			}
 
 			made := a.Do(t, "POST", "/pip/connections", people).Want(201)
 			if made.Get("credentials_set") != true || strings.Contains(string(made.Body), "secret-of") {
-				t.Errorf("made: %s", made.Body)
+				t.Errorf("POST of the source = %s, want its credential set and not shown", made.Body)
 			}
 			sync := func(records float64, changed bool) {
 				t.Helper()
@@ -106,12 +106,12 @@ func TestDataSourceInRepository(t *testing.T) {
 				var r *apptest.Response
 				apptest.Eventually(t, time.Minute, func() error {
 					if r = a.Do(t, "GET", fmt.Sprintf("%s/syncs/%.0f", path, job), nil).Want(200); r.Get("finished_at") == nil {
-						return fmt.Errorf("the sync is %s", r.Get("status"))
+						return fmt.Errorf("the sync is %s, want it finished", r.Get("status"))
 					}
 					return nil
 				})
 				if r.Get("status") != "completed" || r.Get("records_synced") != records || r.Get("changed") != changed {
-					t.Errorf("the sync: %s", r.Body)
+					t.Errorf("the sync = %s, want it completed", r.Body)
 				}
 			}
 			decides := func(user, want string) {
@@ -119,7 +119,7 @@ func TestDataSourceInRepository(t *testing.T) {
 				apptest.Eventually(t, 20*time.Second, func() error {
 					r := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", apptest.Body{"user": apptest.Body{"id": user}, "resource": apptest.Body{"type": "api", "path": "/x"}, "action": apptest.Body{"name": "read"}}).Want(200)
 					if r.Get("decision") != want {
-						return fmt.Errorf("want %s for %s: %s", want, user, r.Body)
+						return fmt.Errorf("the decision for %s = %s, want %s", user, r.Body, want)
 					}
 					return nil
 				})
@@ -130,14 +130,14 @@ func TestDataSourceInRepository(t *testing.T) {
 			known := packs.Load()
 			sync(2, false)
 			if got := packs.Load(); got != known || credentials.Load() == 0 {
-				t.Errorf("the known commit was fetched again: %d packs, then %d", known, got)
+				t.Errorf("the host sent %d packs and then %d for a known commit, want no more", known, got)
 			}
 			g.commit(map[string]string{"data/people.yaml": "people:\n- {id: bob, grade: 9}\n"})
 			sync(1, true)
 			decides("bob", "PERMIT")
 			decides("ada", "DENY")
 			if kept := s.Log.String() + s.Kept(t); strings.Contains(kept, "secret-of-the-reader") || strings.Contains(kept, base64.StdEncoding.EncodeToString([]byte("reader:secret-of-the-reader"))) {
-				t.Error("the credential is stored or logged in clear")
+				t.Error("the store or the log has the credential in clear")
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// lspClient is an editor that started `gatehouse lsp`.
+// lspClient is an editor with `gatehouse lsp`.
 type lspClient struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -99,7 +99,7 @@ func (c *lspClient) next() map[string]any {
 		}
 		return m
 	case <-time.After(30 * time.Second):
-		c.t.Fatal("the language server says nothing")
+		c.t.Fatal("the language server has sent nothing for 30 s")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (c *lspClient) ask(method string, params apptest.Body) any {
 	}
 }
 
-// diagnostics waits for what is said of a version of a document.
+// diagnostics waits for the diagnostics of a version of a document.
 func (c *lspClient) diagnostics(version float64) []map[string]any {
 	c.t.Helper()
 	for {
@@ -148,41 +148,41 @@ func (c *lspClient) complete(uri string, line, character int) []string {
 	return labels
 }
 
-// TestLanguageServer drives the program as an editor does, without a server.
+// TestLanguageServer uses the program as an editor does, without a server.
 func TestLanguageServer(t *testing.T) {
 	c := startLSP(t)
 	uri := "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "orders.rego"))
 	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri, "languageId": "rego", "version": 1, "text": "package orders\n\nallow { input.user.id == \"a\" }\n"}})
 	found := c.diagnostics(1)
 	if len(found) == 0 || found[0]["severity"] != 1.0 || found[0]["range"].(map[string]any)["start"].(map[string]any)["line"] != 2.0 {
-		t.Fatalf("an error with its line: %v", found)
+		t.Fatalf("the diagnostics are %v, want an error in line 2", found)
 	}
 	c.notify("textDocument/didChange", apptest.Body{"textDocument": apptest.Body{"uri": uri, "version": 2}, "contentChanges": []any{apptest.Body{"text": "package orders\n\n#who may\nallow if input.user.id == \"a\"\n"}}})
 	found = c.diagnostics(2)
 	if len(found) != 1 || found[0]["severity"] != 2.0 || found[0]["code"] != "style/no-whitespace-comment" {
-		t.Fatalf("the linter's warning: %v", found)
+		t.Fatalf("the diagnostics are %v, want one warning of the linter", found)
 	}
 	wanted := []string{"act", "attributes", "department", "email", "id", "roles", "type", "username", "act.sub"}
 	for i, member := range wanted {
 		wanted[i] = "input.user." + member
 	}
 	if labels := c.complete(uri, 3, len("allow if input.user")); !slices.Equal(labels, wanted) {
-		t.Errorf("completion: %v", labels)
+		t.Errorf("the completion = %v, want the members of user", labels)
 	}
-	// A hostile file ends by itself: the check runs in a process that is killed.
+	// The check of a hostile file runs in a process, which is killed.
 	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": uri + "x", "languageId": "rego", "version": 7, "text": "package p\n\nx := " + strings.Repeat("[", 100000)}})
 	if found = c.diagnostics(7); len(found) == 0 {
-		t.Error("nothing is said of a hostile file")
+		t.Error("a hostile file has no diagnostics")
 	}
 	c.ask("shutdown", nil)
 	c.notify("exit", nil)
 	if err := c.cmd.Wait(); err != nil {
-		t.Errorf("exit: %v", err)
+		t.Errorf("the language server ended with %v, want no error", err)
 	}
 }
 
-// TestLanguageServerKnowsResources: with a server, attributes of its resources
-// are offered.
+// TestLanguageServerKnowsResources checks that with a server, the completion has attributes of its
+// resources.
 func TestLanguageServerKnowsResources(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	s.Admin.Do(t, "POST", "/resources", apptest.Body{"name": "Orders", "type": "api", "path": "/orders/**", "methods": []string{"GET"}, "attributes": apptest.Body{"cost_centre": "c-17"}}).Want(201)
@@ -192,13 +192,13 @@ func TestLanguageServerKnowsResources(t *testing.T) {
 	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///a.rego", "languageId": "rego", "version": 1, "text": "package a\n\nallow if input.resource.attributes.co"}})
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if labels := c.complete("file:///a.rego", 2, 37); len(labels) != 1 || labels[0] != "input.resource.attributes.cost_centre" {
-			return fmt.Errorf("completion: %v", labels)
+			return fmt.Errorf("the completion = %v, want the attribute of the resource", labels)
 		}
 		return nil
 	})
-	// Its libraries can be imported.
+	// A file can import the server's libraries.
 	c.notify("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///b.rego", "languageId": "rego", "version": 5, "text": "package b\n\nimport data.lib.roles\n\nallow if roles.staff(input.user)\n"}})
 	if found := c.diagnostics(5); len(found) != 0 {
-		t.Errorf("with the server's library: %v", found)
+		t.Errorf("the diagnostics with the server's library are %v, want none", found)
 	}
 }

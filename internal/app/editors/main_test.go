@@ -1,4 +1,4 @@
-// Package editors_test holds the tests of the whole program about editors and repositories.
+// Package editors_test tests editors and repositories with the whole program.
 package editors_test
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// private puts the repository behind HTTP Basic. What it refuses it says with
-// the credential in its words, as a careless or hostile host may.
+// private puts the repository behind HTTP Basic. Its refusals show the credential, as careless or
+// hostile hosts may do.
 func (g *gitHost) private(name, token string) (sent *atomic.Int64) {
 	sent = &atomic.Int64{}
 	front := func(w http.ResponseWriter, r *http.Request) bool {
@@ -35,14 +35,14 @@ func (g *gitHost) private(name, token string) (sent *atomic.Int64) {
 	return sent
 }
 
-// push delivers a push of a commit and gives the answer.
+// push delivers a push of a commit.
 func (g *gitHost) push(s *apptest.Server, path, url, commit string) *apptest.Response {
 	g.t.Helper()
 	return deliver(g.t, s, path, map[string]string{"X-Service-Signature": "sign"}, body{"repository_url": url, "branch": "main", "commit_hash": commit, "event_type": "push"})
 }
 
-// TestRepositoryPrivate: a private repository is fetched with its access token,
-// which nobody but its host ever sees; what the host refuses is said plainly.
+// TestRepositoryPrivate checks that a private repository is fetched with its access token, which
+// only its host gets, and that a host's refusal is reported clearly.
 func TestRepositoryPrivate(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "right-token-canary-7f", "wrong-token-canary-9d"
@@ -60,7 +60,7 @@ func TestRepositoryPrivate(t *testing.T) {
 		t.Helper()
 		r := g.push(s, path, g.url, commit).Want(status)
 		if !strings.Contains(string(r.Body), want) {
-			t.Errorf("want %q: %s", want, r.Body)
+			t.Errorf("the delivery = %s, want %q", r.Body, want)
 		}
 		answers = append(answers, r, s.Admin.Do(t, "GET", "/ide-integration/deployments/"+fmt.Sprint(r.Get("deployment_id")), nil).Want(200))
 	}
@@ -72,13 +72,13 @@ func TestRepositoryPrivate(t *testing.T) {
 	token(wrong)
 	try(400, "does not accept the stored access token")
 	if names := policyNames(t, s); len(names) != 0 || sent.Load() != 1 {
-		t.Fatalf("%v, %d credentials sent", names, sent.Load())
+		t.Fatalf("the failed deliveries left %v with %d credentials sent, want none and 1", names, sent.Load())
 	}
-	// The same delivery again, once it is mended.
+	// The same delivery succeeds when the token is right.
 	token(right)
 	try(200, `"completed"`)
 	if names := policyNames(t, s); !strings.Contains(names["orders"], "ada") {
-		t.Fatalf("after the push: %v", names)
+		t.Fatalf("the controls after the push are %v, want orders for ada", names)
 	}
 	// A host that goes by the name too.
 	g.private("deploy-1", right)
@@ -95,7 +95,7 @@ func TestRepositoryPrivate(t *testing.T) {
 		commit = g.commit(map[string]string{"note": want})
 		try(400, want)
 	}
-	// Bytes that are no answer of git, with the credential in them.
+	// The host sends no answer of git, but the credential.
 	front := func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 		line := r.Header.Get("Authorization") + " " + right
@@ -108,16 +108,16 @@ func TestRepositoryPrivate(t *testing.T) {
 
 	answers = append(answers, s.Admin.Do(t, "GET", at, nil), s.Admin.Do(t, "GET", "/audit/events?limit=1000", nil), s.Admin.Do(t, "GET", "/ide-integration/deployments", nil))
 	for _, r := range answers {
-		shows(t, "an answer", string(r.Body))
+		wantNoToken(t, "an answer", string(r.Body))
 	}
-	shows(t, "the log", s.Log.String())
+	wantNoToken(t, "the log", s.Log.String())
 	if err := filepath.WalkDir(s.Dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil
 		}
 		text, err := os.ReadFile(p)
 		if err == nil {
-			shows(t, p, string(text))
+			wantNoToken(t, p, string(text))
 		}
 		return nil
 	}); err != nil {
@@ -125,8 +125,8 @@ func TestRepositoryPrivate(t *testing.T) {
 	}
 }
 
-// shows fails where a text holds a token of TestRepositoryPrivate, in any form.
-func shows(t *testing.T, what, text string) {
+// wantNoToken checks that a text has no token of TestRepositoryPrivate, in any form.
+func wantNoToken(t *testing.T, what, text string) {
 	t.Helper()
 	for _, user := range []string{"git", "deploy-1"} {
 		for _, token := range []string{"right-token-canary-7f", "wrong-token-canary-9d"} {
@@ -142,8 +142,8 @@ func shows(t *testing.T, what, text string) {
 	}
 }
 
-// TestRepositoryRedirect: a redirect to another host is not followed, with or
-// without the token, at either step of a fetch.
+// TestRepositoryRedirect checks that a redirect to another host is not followed, with or without
+// the token, in either step of a fetch.
 func TestRepositoryRedirect(t *testing.T) {
 	t.Parallel()
 	g, other := newGitHost(t), newGitHost(t)
@@ -160,16 +160,16 @@ func TestRepositoryRedirect(t *testing.T) {
 		g.front.Store(&front)
 		path := hook(t, s, s.Admin, body{"name": fmt.Sprint("moved", i), "url": g.url, "secret": hookSecret, "access_token": "a-token"})
 		if r := g.push(s, path, g.url, commit).Want(400); !strings.Contains(string(r.Body), "answered with a redirect, which gatehouse does not follow") {
-			t.Errorf("%s: %s", step, r.Body)
+			t.Errorf("the delivery with a redirect at %s = %s, want a refusal", step, r.Body)
 		}
 	}
 	if n := other.hits.Load(); n != 0 {
-		t.Errorf("%d requests to the other host", n)
+		t.Errorf("the other host got %d requests, want none", n)
 	}
 }
 
-// TestRepositorySHA256: a repository whose objects are named by SHA-256 is
-// refused in so many words, by the commit's id and by what the host says.
+// TestRepositorySHA256 checks that a repository that names its objects by SHA-256 is refused with
+// this reason, for the commit's id and for the host's answer.
 func TestRepositorySHA256(t *testing.T) {
 	t.Parallel()
 	g := newGitHost(t)
@@ -185,7 +185,7 @@ func TestRepositorySHA256(t *testing.T) {
 	path := hook(t, s, s.Admin, body{"name": "long", "url": url, "secret": hookSecret})
 	for _, commit := range []string{g.git(work, "rev-parse", "HEAD"), strings.Repeat("a", 40)} {
 		if r := g.push(s, path, url, commit).Want(400); !strings.Contains(string(r.Body), "names its objects by SHA-256, which is not supported") {
-			t.Errorf("%s: %s", commit, r.Body)
+			t.Errorf("the delivery of %s = %s, want the reason", commit, r.Body)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
+// TestEditorSocket checks who may open an editor's socket, its messages and its limits.
 func TestEditorSocket(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	me := apptest.OwnID(t, s.Admin)
@@ -31,39 +32,39 @@ func TestEditorSocket(t *testing.T) {
 		"without permission": {s.Key(t, s.Admin, "sandbox", "policies:read"), me, nil, 403},
 	} {
 		if k, status := apptest.DialEditor(t, s, c.client, c.user, c.header); k != nil || status != c.want {
-			t.Errorf("%s: %d, want %d", name, status, c.want)
+			t.Errorf("opening a socket with %s = %d, want %d", name, status, c.want)
 		}
 	}
 	if r := s.Admin.Do(t, "GET", "/ide-integration/ws/"+me, nil); r.Status != 400 || r.Get("success") != false {
-		t.Errorf("no upgrade: %d %s", r.Status, r.Body)
+		t.Errorf("GET without an upgrade = %d %s, want 400", r.Status, r.Body)
 	}
 	k, status := apptest.DialEditor(t, s, s.Admin, me, http.Header{"Origin": {s.URL}})
 	if k == nil {
-		t.Fatalf("own page: %d", status)
+		t.Fatalf("opening a socket from the own page = %d, want 101", status)
 	}
 	if typ, _ := k.Ask(apptest.Body{"type": "ping", "data": apptest.Body{}}); typ != "pong" {
-		t.Errorf("ping: %s", typ)
+		t.Errorf("ping = %s, want pong", typ)
 	}
 	if typ, data := k.Ask(apptest.Body{"type": "validate", "data": apptest.Body{"policy_content": "package a\n\nallow if foo(1)\n"}}); typ != "validation_result" || data["valid"] != false || len(data["errors"].([]any)) != 1 {
-		t.Errorf("validate: %s %v", typ, data)
+		t.Errorf("validate = %s %v, want the error", typ, data)
 	}
 	d := s.Admin.Do(t, "POST", "/ide-integration/editor-a", apptest.Body{"action": "deploy", "policy_content": "package a\n\nallow if input.user.id == \"ada\"\n"}).Want(200)
 	if typ, data := k.Ask(apptest.Body{"type": "deployment_status", "data": apptest.Body{"deployment_id": d.Get("deployment", "deployment_id")}}); typ != "deployment_status" || data["status"] != "completed" {
-		t.Errorf("deployment_status: %s %v", typ, data)
+		t.Errorf("deployment_status = %s %v, want it completed", typ, data)
 	}
 	for _, bad := range []any{apptest.Body{"type": "explode"}, apptest.Body{"type": "validate"}, apptest.Body{"type": "deployment_status", "data": apptest.Body{"deployment_id": "none"}}, []int{1}, "x"} {
 		if typ, data := k.Ask(bad); typ != "error" || data["message"] == "" {
-			t.Errorf("%v: %s %v", bad, typ, data)
+			t.Errorf("%v = %s %v, want an error", bad, typ, data)
 		}
 	}
 	if err := k.Send(`{"type":"validate","data":{"policy_content":"` + strings.Repeat("x", 2<<20) + `"}}`); err != nil && !errors.Is(err, context.Canceled) {
 		t.Log(err) // the server may have closed before all was written
 	}
 	if code := k.ClosedWith(); code != websocket.StatusMessageTooBig {
-		t.Errorf("2 MiB: closed with %d", code)
+		t.Errorf("a message of 2 MiB closes the socket with %d, want that it is too big", code)
 	}
 	if k, _ = apptest.DialEditor(t, s, s.Admin, me, nil); k == nil {
-		t.Fatal("no second socket")
+		t.Fatal("the server refuses the second socket")
 	}
 	for range 1000 {
 		if k.Send(`{"type":"ping","data":{}}`) != nil {
@@ -71,7 +72,7 @@ func TestEditorSocket(t *testing.T) {
 		}
 	}
 	if code := k.ClosedWith(); code != websocket.StatusPolicyViolation {
-		t.Errorf("1000 messages at once: closed with %d", code)
+		t.Errorf("1000 messages at once close the socket with %d, want a policy violation", code)
 	}
 	var open []*apptest.EditorSocket
 	for range 11 {
@@ -79,22 +80,22 @@ func TestEditorSocket(t *testing.T) {
 		if k != nil {
 			open = append(open, k)
 		} else if status != 429 {
-			t.Errorf("a socket too many: %d", status)
+			t.Errorf("one socket too many = %d, want 429", status)
 		}
 	}
 	if len(open) != 10 {
-		t.Errorf("%d sockets of one person, want 10", len(open))
+		t.Errorf("a person has %d sockets, want 10", len(open))
 	}
 	for _, k := range open {
 		_ = k.Conn.CloseNow()
 	}
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if k, status := apptest.DialEditor(t, s, s.Admin, me, nil); k == nil {
-			return fmt.Errorf("once the others are closed: %d", status)
+			return fmt.Errorf("a socket after the others are closed = %d, want 101", status)
 		}
 		return nil
 	})
 	if log := s.Log.String(); strings.Contains(log, s.Admin.Bearer) {
-		t.Error("the token is in the log")
+		t.Error("the log has the token")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestRepositorySync: a sync by hand deploys what the branch points to, names the
-// commit and, of what cannot be deployed, the file and the line.
+// TestRepositorySync checks that a manual sync deploys the head of the branch and names the commit,
+// and the file and line of what cannot be deployed.
 func TestRepositorySync(t *testing.T) {
 	apptest.Inner(t)
 	t.Parallel()
@@ -36,27 +36,27 @@ func TestRepositorySync(t *testing.T) {
 	}
 	d := sync(at)
 	if d.Get("status") != "completed" || d.Get("commit_hash") != first || d.Get("repository_id") != made.Get("id") {
-		t.Fatalf("the first sync: %s", d.Body)
+		t.Fatalf("the first sync = %s, want it completed with the commit", d.Body)
 	}
 	if names := policyNames(t, s); !strings.Contains(names["controls/orders"], "ada") || len(names) != 1 {
-		t.Fatalf("after the sync: %v", names)
+		t.Fatalf("the controls after the sync are %v, want orders for ada", names)
 	}
 	second := g.commit(map[string]string{"controls/orders.rego": "package orders\n\nallow if input.user.id = = \"bob\"\n"})
 	d = sync(at)
 	if d.Get("status") != "failed" || d.Get("commit_hash") != second || !strings.Contains(string(d.Body), `"line":3`) || !strings.Contains(string(d.Body), "controls/orders.rego") {
-		t.Errorf("a control that does not compile: %s", d.Body)
+		t.Errorf("the sync of a wrong control = %s, want the file and the line", d.Body)
 	}
 	if names := policyNames(t, s); !strings.Contains(names["controls/orders"], "ada") {
-		t.Errorf("a sync that failed changed something: %v", names)
+		t.Errorf("the controls after a failed sync are %v, want them unchanged", names)
 	}
 	s.Admin.Do(t, "PUT", at, body{"branch": "gone"}).Want(200)
 	if d = sync(at); d.Get("status") != "failed" || !strings.Contains(string(d.Body), "has no such branch") {
-		t.Errorf("a branch that is not there: %s", d.Body)
+		t.Errorf("the sync of an unknown branch = %s, want a failure", d.Body)
 	}
 	s.Admin.Do(t, "POST", "/ide-integration/repositories/999999/sync", nil).Want(404)
 	for repository, total := range map[any]string{made.Get("id"): "3", 999999: "0"} {
 		if list := s.Admin.Do(t, "GET", fmt.Sprintf("/ide-integration/deployments?repository_id=%v", repository), nil).Want(200); fmt.Sprint(list.Get("total")) != total {
-			t.Errorf("the deployments of repository %v: %s", repository, list.Body)
+			t.Errorf("the deployments of the repository %v = %s, want their number", repository, list.Body)
 		}
 	}
 }

@@ -20,11 +20,9 @@ const (
 	outsideYAML   = "name: No writing from outside\nresource: {name: invoices, type: api}\n"
 )
 
-// TestWorkbench is what an author does in a day: a repository is cloned, the
-// editor shows an error, the replay tells what the control would have done to
-// the last ten thousand decisions, a push brings it to sandbox, the replay
-// stands in the way of its promotion until the threshold allows it, and an
-// auditor gets the report of a simulation.
+// TestWorkbench goes through an author's day: a clone of a repository, an error in the editor, a
+// replay of the last ten thousand decisions, a push to sandbox, a promotion that the impact gate
+// first refuses, and an auditor's report of a simulation.
 func TestWorkbench(t *testing.T) {
 	t.Parallel()
 	g := newGitHost(t)
@@ -46,28 +44,28 @@ func TestWorkbench(t *testing.T) {
 	editor.notify("textDocument/didOpen", body{"textDocument": body{"uri": uri, "languageId": "rego", "version": 1, "text": outsideBroken}})
 	found := editor.diagnostics(1)
 	if len(found) == 0 || !strings.Contains(fmt.Sprint(found[0]["message"]), "write") || fmt.Sprint(found[0]["range"].(map[string]any)["start"]) != "map[character:1 line:3]" {
-		t.Fatalf("the editor shows %v", found)
+		t.Fatalf("the editor's diagnostics are %v, want the error at write", found)
 	}
 	editor.notify("textDocument/didChange", body{"textDocument": body{"uri": uri, "version": 2}, "contentChanges": []any{body{"text": outsideRego}}})
 	for _, d := range editor.diagnostics(2) {
 		if d["severity"] == 1.0 {
-			t.Fatalf("after the fix: %v", d)
+			t.Fatalf("the diagnostics after the fix have an error: %v", d)
 		}
 	}
 
-	// What would it have done?
+	// The replay of the last decisions.
 	var impact apptest.ImpactFigures
 	a.Do(t, "POST", "/compliance/impact-preview", body{"environment": "production", "window_hours": 1, "candidates": []body{{"name": "outside", "rego_code": outsideRego}}}).Want(200).Into(&impact)
 	if impact.Evaluated != 10_000 || impact.Changed != 12 || impact.NewlyBlocked != 12 || len(impact.ByRule) != 1 || impact.ByRule[0].Rule != "deny" || impact.ByRule[0].Line != 3 {
-		t.Fatalf("the replay: %+v", impact)
+		t.Fatalf("the replay = %+v, want 12 of 10000 newly blocked by deny", impact)
 	}
 
-	// A push, and it is in sandbox.
+	// A push deploys to sandbox.
 	commit := g.commit(map[string]string{"controls/outside.rego": outsideRego, "controls/outside_test.rego": outsideTest, "controls/gatehouse.yaml": outsideYAML})
 	push := body{"repository_url": g.url, "branch": "main", "commit_hash": commit, "event_type": "push"}
 	receipt := deliver(t, s, hooked, map[string]string{"X-Service-Signature": "sign"}, push).Want(200)
 	if receipt.Get("status") != "completed" {
-		t.Fatalf("the push: %s", receipt.Body)
+		t.Fatalf("the push = %s, want it completed", receipt.Body)
 	}
 	var page struct {
 		Policies []struct {
@@ -78,23 +76,23 @@ func TestWorkbench(t *testing.T) {
 	}
 	a.Do(t, "GET", "/policies?environment=sandbox", nil).Want(200).Into(&page)
 	if len(page.Policies) != 1 || page.Policies[0].Name != "No writing from outside" || page.Policies[0].Status != "active" {
-		t.Fatalf("in sandbox: %+v", page.Policies)
+		t.Fatalf("the controls of sandbox are %+v, want the pushed one", page.Policies)
 	}
 	id := page.Policies[0].ID
 
-	// The auditor's page.
+	// The auditor's report.
 	run := a.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", id), body{"input_json": body{
 		"user": body{"id": "u1", "role": "clerk"}, "action": body{"name": "write"}, "context": body{"network": "outside"},
 	}}).Want(200)
 	if run.Get("decision") != "DENY" || run.Get("reason") != "no writing from outside" {
-		t.Fatalf("the simulation: %s", run.Body)
+		t.Fatalf("the simulation = %s, want DENY with the reason", run.Body)
 	}
 	report := a.Do(t, "POST", fmt.Sprintf("/pis/export/%.0f?format=pdf", run.Get("simulation_id")), nil).Want(200)
 	if !bytes.HasPrefix(report.Body, []byte("%PDF-")) || report.Header.Get("Content-Type") != "application/pdf" {
-		t.Fatalf("the report: %.40q", report.Body)
+		t.Fatalf("the report is %.40q, want a PDF", report.Body)
 	}
 
-	// The gate: 0.12 percent of what was decided would be blocked.
+	// The gate refuses, because 0.12 percent of the decisions would be blocked.
 	for _, step := range []struct {
 		threshold float64
 		want      int
@@ -102,10 +100,10 @@ func TestWorkbench(t *testing.T) {
 		a.Do(t, "PUT", "/tenants/default", body{"settings": body{"impact_gate": "block", "impact_gate_threshold_percent": step.threshold, "impact_gate_window_hours": 1}}).Want(200)
 		r := a.Do(t, "POST", fmt.Sprintf("/policies/%d/promote", id), body{"deployment_notes": "replayed"}).Want(step.want)
 		if step.want == 422 && (r.Get("error") != "impact_blocked" || r.Get("impact", "newly_blocked") != 12.0) {
-			t.Errorf("the gate: %s", r.Body)
+			t.Errorf("the promotion = %s, want impact_blocked", r.Body)
 		}
 	}
 	if env := a.Do(t, "GET", fmt.Sprintf("/policies/%d", id), nil).Want(200).Get("environment"); env != "production" {
-		t.Errorf("promoted to %v", env)
+		t.Errorf("the promoted control is in %v, want production", env)
 	}
 }

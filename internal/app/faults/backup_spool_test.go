@@ -13,19 +13,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestBackupHasTheSpool: decisions that wait to be stored when a backup is taken
-// are in it. A server that is started on it, and killed while it stores them,
-// has each of them in its log once.
+// TestBackupHasTheSpool checks that a backup has the decisions that wait to be stored, and that a
+// server that starts on it and is killed while it stores them logs each once.
 func TestBackupHasTheSpool(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	ask := func() string {
 		t.Helper()
-		id, _ := s.Admin.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200).Get("decision_id").(string)
+		id := s.Admin.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200).Text("decision_id")
 		return id
 	}
 	promised := []string{ask()}
-	// Somebody else writes to the tenant's store: nothing can be stored.
+	// Another writer blocks the tenant's store.
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "tenants", "default.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +44,7 @@ func TestBackupHasTheSpool(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), apptest.Binary(t), "backup", to)
 	cmd.Env = append(cmd.Environ(), "GATEHOUSE_DATA_DIR="+s.Dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("backup: %v\n%s", err, out)
 	}
 	if _, err := other.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
@@ -58,13 +57,12 @@ func TestBackupHasTheSpool(t *testing.T) {
 	}
 	apptest.Eventually(t, 30*time.Second, func() error { return accountedFor(t, restored.Admin, promised, 0) })
 	if v := restored.Admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Error("the audit of the copy does not verify")
+		t.Error("the audit of the copy is not valid")
 	}
 }
 
-// TestBackupHasTheMissing: the count of decisions that could not be kept is in a
-// backup that is taken before the log has said it. The server that is started on the
-// copy says it, once, also when it is killed.
+// TestBackupHasTheMissing checks that a backup has the count of missing decisions before the log
+// shows it, and that the server that starts on the copy logs it once, also if it is killed.
 func TestBackupHasTheMissing(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_SPOOL_BYTES=16777216", "GATEHOUSE_AUDIT=best_effort")
@@ -81,18 +79,18 @@ func TestBackupHasTheMissing(t *testing.T) {
 		status, ids := bulk(t, a, "/open/", 500)
 		promised = append(promised, ids...)
 		if n := missing(); status != 200 || n == 0 {
-			return fmt.Errorf("%d after %d decisions, of which %d are missing", status, len(promised), n)
+			return fmt.Errorf("the server answers %d after %d decisions with %d missing, want 200 and some missing", status, len(promised), n)
 		}
 		return nil
 	})
-	// What is left of the log may still take a small record, and so the count. Fill that too.
+	// The rest of the log may still take a small record and so the count. Fill it too.
 	for full, tries := false, 0; !full; tries++ {
 		before := missing()
 		res := a.Do(t, "POST", "/decisions/evaluate?environment=production", body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/open/1"}}).Want(200)
-		id, _ := res.Get("decision_id").(string)
+		id := res.Text("decision_id")
 		promised = append(promised, id)
 		if full = missing() > before; tries > 10_000 {
-			t.Fatal("the log is never full")
+			t.Fatal("the log does not get full")
 		}
 	}
 	want := missing()
@@ -101,7 +99,7 @@ func TestBackupHasTheMissing(t *testing.T) {
 	cmd.Env = append(cmd.Environ(), "GATEHOUSE_DATA_DIR="+s.Dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "copied 1 counts of decisions that are missing") {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("backup (%v) does not copy the count:\n%s", err, out)
 	}
 	s.Kill()
 	free()
@@ -111,6 +109,6 @@ func TestBackupHasTheMissing(t *testing.T) {
 	there := restored.Admin.With("X-Tenant-ID", "acme")
 	apptest.Eventually(t, 60*time.Second, func() error { return accountedFor(t, there, promised, want) })
 	if v := there.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Error("the audit of the copy does not verify")
+		t.Error("the audit of the copy is not valid")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// figures are a server's metrics without labels, by name.
+// figures returns a server's metrics without labels, by name.
 func figures(t *testing.T, s *apptest.Server) map[string]float64 {
 	t.Helper()
 	page := (&apptest.Client{Base: s.URL, Bearer: s.Admin.Bearer}).Do(t, "GET", "/metrics", nil).Want(200).Body
@@ -29,7 +29,7 @@ func figures(t *testing.T, s *apptest.Server) map[string]float64 {
 	return out
 }
 
-// openSubjects are the types and subjects of the open alerts of the default tenant.
+// openSubjects returns the types and subjects of the open alerts of the default tenant.
 func openSubjects(t *testing.T, s *apptest.Server) string {
 	t.Helper()
 	var list []struct{ Type, Subject string }
@@ -44,8 +44,7 @@ func openSubjects(t *testing.T, s *apptest.Server) string {
 	return strings.Join(out, "\n")
 }
 
-// holdStore writes to a tenant's SQLite file, so that nobody else can, until free
-// is called.
+// holdStore blocks a tenant's SQLite file for other writers until free is called.
 func holdStore(t *testing.T, s *apptest.Server, tenant string) (free func()) {
 	t.Helper()
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "tenants", tenant+".db"))
@@ -66,8 +65,8 @@ func holdStore(t *testing.T, s *apptest.Server, tenant string) (free func()) {
 	}
 }
 
-// bulk asks for many decisions of a tenant at once. It gives how the call was
-// answered, and the ids of permitted decisions.
+// bulk makes many decisions with one call. It returns the status and the ids of permitted
+// decisions.
 func bulk(t *testing.T, c *apptest.Client, path string, n int) (status int, permitted []string) {
 	t.Helper()
 	items := make([]body, n)
@@ -92,10 +91,10 @@ func bulk(t *testing.T, c *apptest.Client, path string, n int) (status int, perm
 	return res.Status, permitted
 }
 
-// TestSpoolAtItsCeiling: while a tenant's store takes nothing, its decisions wait in
-// the spool. The figures grow, an alert comes before the ceiling, refusals end
-// before permits, and at the ceiling decisions are refused. A server that is killed
-// there holds its ceiling when it starts again, and loses no permitted decision.
+// TestSpoolAtItsCeiling checks that while a tenant's store is blocked, its decisions wait in the
+// spool: the figures grow, an alert comes before the ceiling, refusals end before permits, and at
+// the ceiling decisions are refused. A server that is killed there keeps its ceiling and loses no
+// permitted decision.
 func TestSpoolAtItsCeiling(t *testing.T) {
 	t.Parallel()
 	const ceiling = 16 << 20
@@ -111,61 +110,61 @@ func TestSpoolAtItsCeiling(t *testing.T) {
 		return status
 	}
 	if status := ask("/open/", 10); status != 200 || len(promised) != 10 {
-		t.Fatalf("with room: %d, %d permitted", status, len(promised))
+		t.Fatalf("the decisions with room = %d with %d permitted, want 200 with 10", status, len(promised))
 	}
 	free := holdStore(t, s, "acme")
 
 	filled := 0.0
 	for filled < 0.82 {
 		if status := ask("/open/", 200); status != 200 {
-			t.Fatalf("at %v of the ceiling: %d", filled, status)
+			t.Fatalf("the decisions at %v of the ceiling = %d, want 200", filled, status)
 		}
 		f := figures(t, s)
 		filled = f["gatehouse_audit_spool_bytes"] / f["gatehouse_audit_spool_limit_bytes"]
 		if f["gatehouse_audit_spool_limit_bytes"] != ceiling || f["gatehouse_audit_spool_records"] == 0 || f["gatehouse_audit_refused_total"] != 0 || f["gatehouse_audit_failing"] != 0 || f["gatehouse_audit_missing_total"] != 0 {
-			t.Fatalf("while it fills: %v", f)
+			t.Fatalf("the metrics while the spool fills are %v, want records and no failure", f)
 		}
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if subjects := openSubjects(t, s); !strings.Contains(subjects, "audit_pipeline filling at ") {
-			return fmt.Errorf("the open alerts are %q", subjects)
+			return fmt.Errorf("the open alerts are %q, want the filling spool", subjects)
 		}
 		if lag := figures(t, s)["gatehouse_audit_spool_lag_seconds"]; lag <= 0 {
-			return fmt.Errorf("the lag is %v", lag)
+			return fmt.Errorf("the lag is %v, want more than 0", lag)
 		}
 		return nil
 	})
-	until(t, s, "before the ceiling", func(status int, overall string, p auditPart) bool {
+	waitForHealth(t, s, "before the ceiling", func(status int, overall string, p auditPart) bool {
 		return status == 200 && overall == "degraded" && p.Status == "degraded" && !p.Refusing && p.Refused == 0
 	})
 
 	apptest.Eventually(t, 60*time.Second, func() error {
 		if status := ask("/closed/", 50); status != 503 {
-			return fmt.Errorf("refusals are answered %d", status)
+			return fmt.Errorf("the refusals = %d, want 503", status)
 		}
 		return nil
 	})
 	if status := ask("/open/", 1); status != 200 {
-		t.Errorf("where refusals have no room any more, a permit is answered %d", status)
+		t.Errorf("a permit without room for refusals = %d, want 200", status)
 	}
 	apptest.Eventually(t, 60*time.Second, func() error {
 		if status := ask("/open/", 100); status != 503 {
-			return fmt.Errorf("permits are answered %d", status)
+			return fmt.Errorf("the permits = %d, want 503", status)
 		}
 		return nil
 	})
 	full := func(what string) {
 		t.Helper()
-		until(t, s, what, func(status int, overall string, p auditPart) bool {
+		waitForHealth(t, s, what, func(status int, overall string, p auditPart) bool {
 			return status == 503 && overall == "unhealthy" && p.Status == "down" && p.Refusing && p.Refused > 0
 		})
 		f := figures(t, s)
 		if f["gatehouse_audit_failing"] != 1 || f["gatehouse_audit_refused_total"] == 0 || f["gatehouse_audit_spool_bytes"] > ceiling || f["gatehouse_audit_missing_total"] != 0 {
-			t.Errorf("%s: %v", what, f)
+			t.Errorf("%s: the metrics are %v, want a full spool without missing decisions", what, f)
 		}
 		apptest.Eventually(t, 30*time.Second, func() error {
 			if subjects := openSubjects(t, s); !strings.Contains(subjects, "audit_pipeline full at ") {
-				return fmt.Errorf("the open alerts are %q", subjects)
+				return fmt.Errorf("the open alerts are %q, want the full spool", subjects)
 			}
 			return nil
 		})
@@ -176,34 +175,34 @@ func TestSpoolAtItsCeiling(t *testing.T) {
 		s.Kill()
 		s.Process.Start()
 		if after := figures(t, s)["gatehouse_audit_spool_records"]; after != waiting {
-			t.Errorf("%v decisions waited before the kill, %v after it", waiting, after)
+			t.Errorf("%v decisions waited before the kill and %v after it, want the same", waiting, after)
 		}
 		apptest.Eventually(t, 60*time.Second, func() error {
 			if status := ask("/open/", 100); status != 503 {
-				return fmt.Errorf("after a kill permits are answered %d", status)
+				return fmt.Errorf("the permits after the kill = %d, want 503", status)
 			}
 			return nil
 		})
 		full("after a kill at the ceiling")
 	}
 	free()
-	until(t, s, "with room again", func(status int, overall string, p auditPart) bool {
+	waitForHealth(t, s, "with room again", func(status int, overall string, p auditPart) bool {
 		return status == 200 && overall == "healthy" && p.Status == "up"
 	})
 	if status := ask("/open/", 10); status != 200 {
-		t.Errorf("with room again: %d", status)
+		t.Errorf("the permits with room again = %d, want 200", status)
 	}
 	apptest.Eventually(t, 60*time.Second, func() error { return accountedFor(t, a, promised, 0) })
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if f := figures(t, s); f["gatehouse_audit_spool_records"] != 0 || f["gatehouse_audit_failing"] != 0 {
-			return fmt.Errorf("afterwards: %v", f)
+			return fmt.Errorf("the metrics afterwards are %v, want an empty spool", f)
 		}
 		if alerts := openAlerts(t, s); alerts != "" {
-			return fmt.Errorf("open still: %s", alerts)
+			return fmt.Errorf("the open alerts are %s, want none", alerts)
 		}
 		return nil
 	})
 	if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Error("the audit does not verify")
+		t.Error("the audit is not valid")
 	}
 }

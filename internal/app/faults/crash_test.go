@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestKilled (F1): ten kill -9 under load of writes and decisions. What was
-// acknowledged is there afterwards: each resource with its audit entry, each
-// decision in the log, once.
+// TestKilled (F1) checks that after ten kill -9 under load, each acknowledged resource is stored
+// with its audit entry, and the log has each acknowledged decision once.
 func TestKilled(t *testing.T) {
 	rounds := 10
 	if testing.Short() {
@@ -37,7 +36,7 @@ func TestKilled(t *testing.T) {
 			written, decided = written+5+rng.IntN(40), decided+5+rng.IntN(40)
 			apptest.Eventually(t, 20*time.Second, func() error {
 				if w, d := history.acknowledged(); w < written || d < decided {
-					return fmt.Errorf("%d of %d writes and %d of %d decisions acknowledged", w, written, d, decided)
+					return fmt.Errorf("the server has acknowledged %d of %d writes and %d of %d decisions", w, written, d, decided)
 				}
 				return nil
 			})
@@ -48,12 +47,12 @@ func TestKilled(t *testing.T) {
 		}
 		history.check(t, a)
 		if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-			t.Errorf("after %d kills the audit does not verify: %v", rounds, v)
+			t.Errorf("the audit after %d kills = %v, want it valid", rounds, v)
 		}
 	})
 }
 
-// history is what the clients were told.
+// history is what the server has acknowledged to the clients.
 type history struct {
 	mu        sync.Mutex
 	resources []int64
@@ -112,7 +111,7 @@ func (h *history) decide(c *apptest.Client, worker int, stop chan struct{}) {
 	}
 }
 
-// check reads everything back.
+// check compares the store with the history.
 func (h *history) check(t *testing.T, a *apptest.Client) {
 	t.Helper()
 	stored := map[int64]bool{}
@@ -151,16 +150,16 @@ func (h *history) check(t *testing.T, a *apptest.Client) {
 	}
 	for _, id := range h.resources {
 		if !stored[id] || !entries[fmt.Sprint(id)] {
-			t.Errorf("resource %d was acknowledged: stored %t, audited %t", id, stored[id], entries[fmt.Sprint(id)])
+			t.Errorf("the acknowledged resource %d is stored: %t, audited: %t, want both", id, stored[id], entries[fmt.Sprint(id)])
 		}
 	}
 	if len(entries) != len(stored) {
-		t.Errorf("%d resources and %d audit entries", len(stored), len(entries))
+		t.Errorf("the server has %d resources and %d audit entries, want the same", len(stored), len(entries))
 	}
 	h.checkDecisions(t, a)
 }
 
-// checkDecisions waits for as long as the log still catches up with its spool.
+// checkDecisions waits while the log still gets decisions from its spool.
 func (h *history) checkDecisions(t *testing.T, a *apptest.Client) {
 	t.Helper()
 	var logged map[string]int
@@ -174,7 +173,7 @@ func (h *history) checkDecisions(t *testing.T, a *apptest.Client) {
 				}
 			}
 			if len(left) == len(missing) {
-				return fmt.Errorf("%d acknowledged decisions, %s the first, are not in the log of %d, and no more come", len(left), left[0], len(logged))
+				return fmt.Errorf("%d acknowledged decisions, first %s, are missing in the log of %d, and no more come", len(left), left[0], len(logged))
 			}
 			missing = left
 			return nil
@@ -182,13 +181,13 @@ func (h *history) checkDecisions(t *testing.T, a *apptest.Client) {
 	}
 	for _, id := range h.decisions {
 		if logged[id] != 1 {
-			t.Errorf("decision %s is %d times in the log", id, logged[id])
+			t.Errorf("the log has the decision %s %d times, want once", id, logged[id])
 		}
 	}
 	t.Logf("%d resources and %d decisions were acknowledged; none is missing", len(h.resources), len(h.decisions))
 }
 
-// loggedDecisions counts the entries of each decision in the whole log.
+// loggedDecisions counts the entries of each decision in the log.
 func loggedDecisions(t *testing.T, a *apptest.Client) map[string]int {
 	t.Helper()
 	logged := map[string]int{}

@@ -21,9 +21,9 @@ type logPart struct {
 	} `json:"audit"`
 }
 
-// TestBouncerDiskFull: a bouncer whose disk is full goes on with the room that was
-// held back; when that is used up its posture says what requests do, readiness
-// and status say so, and the log says how many decisions are missing.
+// TestBouncerDiskFull checks that a bouncer with a full disk uses its reserve. After that its
+// posture decides about requests, readiness and status show it, and the log counts the missing
+// decisions.
 func TestBouncerDiskFull(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
@@ -43,46 +43,46 @@ func TestBouncerDiskFull(t *testing.T) {
 				return res.Status, out
 			}
 			if status, part := ready(); status != 200 || part.Audit.Posture != posture || !part.Audit.Writable || part.Audit.Trouble != "" {
-				t.Fatalf("with room: %d %+v", status, part)
+				t.Fatalf("readiness with room = %d %+v, want 200", status, part)
 			}
 			free := apptest.Stuff(t, dir)
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if status, part := ready(); status != 200 || !strings.Contains(part.Audit.Trouble, "uses the reserve") {
-					return fmt.Errorf("the reserve in use: %d %+v", status, part)
+					return fmt.Errorf("readiness = %d %+v, want 200 with the reserve in use", status, part)
 				}
 				return nil
 			})
 			for range 10 {
 				if status := ask(); status != 200 {
-					t.Errorf("with the reserve in use: %d", status)
+					t.Errorf("the request with the reserve in use = %d, want 200", status)
 				}
 			}
 			apptest.Eventually(t, 30*time.Second, func() error {
 				apptest.Stuff(t, dir)
 				got := ask()
 				if _, part := ready(); part.Audit.Writable || part.Audit.Refused == 0 || (posture == "required") != (got == 503) {
-					return fmt.Errorf("the reserve used up: %d %+v", got, part)
+					return fmt.Errorf("the request = %d with the log %+v, want a full log", got, part)
 				}
 				return nil
 			})
 			want := map[string]int{"required": 503, "best_effort": 200}[posture]
 			for range 5 {
 				if got := ask(); got != want {
-					t.Errorf("without a log: %d, want %d", got, want)
+					t.Errorf("the request without a log = %d, want %d", got, want)
 				}
 			}
 			if status, _ := ready(); status != want {
-				t.Errorf("ready without a log: %d, want %d", status, want)
+				t.Errorf("readiness without a log = %d, want %d", status, want)
 			}
 			free()
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if status, part := ready(); status != 200 || !part.Audit.Writable || part.Audit.Trouble != "" {
-					return fmt.Errorf("with room again: %d %+v", status, part)
+					return fmt.Errorf("readiness with room again = %d %+v, want 200", status, part)
 				}
 				return nil
 			})
 			if got := ask(); got != 200 {
-				t.Errorf("with room again: %d", got)
+				t.Errorf("the request with room again = %d, want 200", got)
 			}
 			_, part := ready()
 			s.Start()
@@ -102,11 +102,11 @@ func TestBouncerDiskFull(t *testing.T) {
 						absent++
 					case 1:
 					default:
-						return fmt.Errorf("request %d is in the log %d times", i+1, n)
+						return fmt.Errorf("the log has the request %d %d times, want at most once", i+1, n)
 					}
 				}
 				if said == 0 || said != part.Audit.Missing || said != absent {
-					return fmt.Errorf("of %d requests %d are absent; the log says %d, the bouncer %d", sent, absent, said, part.Audit.Missing)
+					return fmt.Errorf("of %d requests the log lacks %d; it counts %d missing, the bouncer %d, want the same", sent, absent, said, part.Audit.Missing)
 				}
 				return nil
 			})
@@ -116,7 +116,7 @@ func TestBouncerDiskFull(t *testing.T) {
 				}
 				return nil
 			})
-			// With the server there, a full disk is an alert until it has room again.
+			// With the server, a full disk is an alert until it has room again.
 			free = apptest.Stuff(t, dir)
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); strings.Count(alerts, "bouncer_trouble") != 1 || !strings.Contains(alerts, "disk") {

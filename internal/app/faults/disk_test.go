@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// audit is the decision log's part of /health, or of /health/ready.
+// auditPart is the decision log's part of /health and /health/ready.
 type auditPart struct {
 	Status   string `json:"status"`
 	Posture  string `json:"posture"`
@@ -20,7 +20,7 @@ type auditPart struct {
 	Reserve  int64  `json:"reserve_bytes"`
 }
 
-// vitals asks a server how it is.
+// vitals returns the health of a server.
 func vitals(t *testing.T, s *apptest.Server) (status int, overall string, audit auditPart) {
 	t.Helper()
 	var out struct {
@@ -34,7 +34,7 @@ func vitals(t *testing.T, s *apptest.Server) (status int, overall string, audit 
 	return res.Status, out.Status, out.Components.Audit
 }
 
-// openAlerts are the types and messages of the open alerts of the default tenant.
+// openAlerts returns the types and messages of the open alerts of the default tenant.
 func openAlerts(t *testing.T, s *apptest.Server) string {
 	t.Helper()
 	var list []struct {
@@ -52,19 +52,19 @@ func openAlerts(t *testing.T, s *apptest.Server) string {
 	return strings.Join(out, "\n")
 }
 
-// until waits for a server's health to be so.
-func until(t *testing.T, s *apptest.Server, what string, holds func(status int, overall string, a auditPart) bool) {
+// waitForHealth waits for a server's health.
+func waitForHealth(t *testing.T, s *apptest.Server, what string, holds func(status int, overall string, a auditPart) bool) {
 	t.Helper()
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if status, overall, a := vitals(t, s); !holds(status, overall, a) {
-			return fmt.Errorf("%s: %d %s %+v\n%s", what, status, overall, a, s.Log)
+			return fmt.Errorf("%s: the health is %d %s %+v\n%s", what, status, overall, a, s.Log)
 		}
 		return nil
 	})
 }
 
-// TestTroubleAtTheStart: a problem that is there when the server starts raises its alert,
-// and one that is not there says nothing in the log.
+// TestTroubleAtTheStart checks that a problem at the start of a server raises its alert, and that
+// other alerts write nothing to the log.
 func TestTroubleAtTheStart(t *testing.T) {
 	apptest.Inner(t)
 	t.Parallel()
@@ -76,14 +76,13 @@ func TestTroubleAtTheStart(t *testing.T) {
 		return nil
 	})
 	if log := s.Log.String(); !strings.Contains(log, `"msg":"alert raised"`) || strings.Contains(log, "alert resolved") {
-		t.Errorf("the log says\n%s", log)
+		t.Errorf("the log is not one raised alert:\n%s", log)
 	}
 }
 
-// TestDiskFull: when the disk is full decisions and sign-in go on with the room
-// that was held back, changes are refused, and the operators are told before.
-// When that is used up the posture says what decisions do, readiness and health
-// say so, and all heals by itself once there is room.
+// TestDiskFull checks that on a full disk decisions and sign-in use the reserve, changes are
+// refused, and operators get an alert before. After that the posture decides about decisions,
+// health and readiness show it, and everything recovers when there is room.
 func TestDiskFull(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
@@ -92,10 +91,10 @@ func TestDiskFull(t *testing.T) {
 			s, a, ask := c.Server, c.Admin, func() *apptest.Response { return c.ask(t) }
 			ask().Want(200)
 			if status, overall, audit := vitals(t, s); status != 200 || overall != "healthy" || audit.Status != "up" || audit.Reserve != 8<<20 {
-				t.Fatalf("with room: %d %s %+v", status, overall, audit)
+				t.Fatalf("the health with room = %d %s %+v, want healthy with the reserve", status, overall, audit)
 			}
 			free := apptest.Stuff(t, c.dir)
-			until(t, s, "the reserve in use", func(_ int, overall string, a auditPart) bool {
+			waitForHealth(t, s, "the reserve in use", func(_ int, overall string, a auditPart) bool {
 				return overall == "degraded" && a.Reserve < 8<<20 && a.Status == "degraded" && !a.Refusing
 			})
 			for range 20 {
@@ -103,9 +102,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			s.Login(t, "admin", apptest.Password)
 			s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200)
-			if res := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}); res.Status != 507 || res.Get("error") != "storage_full" {
-				t.Errorf("a change on a full disk: %d %s", res.Status, res.Body)
-			}
+			a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}).ExpectError("a change on a full disk", 507, "storage_full")
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); !strings.Contains(alerts, "disk_space: the disk is full") {
 					return errors.New("no alert: " + alerts)
@@ -118,24 +115,24 @@ func TestDiskFull(t *testing.T) {
 			status, overall, audit := vitals(t, s)
 			if posture == "required" {
 				if res := ask(); res.Status != 503 || res.Get("error") != "audit_unavailable" || res.Header.Get("Retry-After") == "" {
-					t.Errorf("a decision that cannot be logged: %d %s", res.Status, res.Body)
+					t.Errorf("a decision without room in the log = %d %s, want 503 audit_unavailable with Retry-After", res.Status, res.Body)
 				}
 				if ready.Status != 503 || status != 503 || overall != "unhealthy" || !audit.Refusing || audit.Refused == 0 {
-					t.Errorf("ready %d, health %d %s %+v", ready.Status, status, overall, audit)
+					t.Errorf("ready = %d, health = %d %s %+v, want 503 and a log that refuses", ready.Status, status, overall, audit)
 				}
 				if !strings.Contains(string(ready.Body), `"refusing":true`) {
-					t.Errorf("readiness says %s", ready.Body)
+					t.Errorf("readiness = %s, want refusing", ready.Body)
 				}
 			} else {
 				for range 5 {
 					ask().Want(200)
 				}
 				if ready.Status != 200 || status != 200 || overall != "degraded" || audit.Refusing || audit.Missing == 0 {
-					t.Errorf("ready %d, health %d %s %+v", ready.Status, status, overall, audit)
+					t.Errorf("ready = %d, health = %d %s %+v, want 200, degraded, with missing decisions", ready.Status, status, overall, audit)
 				}
 			}
 			free()
-			until(t, s, "room again", func(_ int, overall string, a auditPart) bool {
+			waitForHealth(t, s, "room again", func(_ int, overall string, a auditPart) bool {
 				return overall == "healthy" && a.Status == "up" && a.Reserve == 8<<20
 			})
 			s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200)
@@ -144,7 +141,7 @@ func TestDiskFull(t *testing.T) {
 			_, _, audit = vitals(t, s)
 			apptest.Eventually(t, 30*time.Second, func() error { return accountedFor(t, a, c.promised, audit.Missing) })
 			if posture == "best_effort" && (audit.Missing < 5 || len(c.promised) <= before) {
-				t.Errorf("%d are missing of %d", audit.Missing, len(c.promised))
+				t.Errorf("the log counts %d missing of %d decisions, want at least 5", audit.Missing, len(c.promised))
 			}
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); alerts != "" {
@@ -153,7 +150,7 @@ func TestDiskFull(t *testing.T) {
 				return nil
 			})
 			if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-				t.Error("the audit does not verify")
+				t.Error("the audit is not valid")
 			}
 		})
 	}

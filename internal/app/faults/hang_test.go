@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// faultProxy passes TCP connections on to a target, until it hangs: then it keeps
-// all connections and passes nothing.
+// faultProxy forwards TCP connections to a target. While it hangs, it keeps all connections and
+// forwards nothing.
 type faultProxy struct {
 	listener net.Listener
 	target   string
@@ -75,7 +75,7 @@ func (p *faultProxy) pass(to, from net.Conn) {
 	}
 }
 
-// hang stops all bytes; resume lets them go on.
+// hang stops all bytes until resume.
 func (p *faultProxy) hang() {
 	p.mu.Lock()
 	p.open = make(chan struct{})
@@ -88,9 +88,8 @@ func (p *faultProxy) resume() {
 	p.mu.Unlock()
 }
 
-// TestStoreThatHangs: while PostgreSQL keeps its connections and answers nothing,
-// decisions go on, of people who were never seen too and after a change that could
-// not be read; readiness says no at once, and writes end.
+// TestStoreThatHangs checks that while PostgreSQL does not answer, decisions continue, also for
+// unknown people and after a change that could not be read, readiness says no, and writes end.
 func TestStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	cfg := dbtest.Config(t, dbtest.Postgres)
@@ -103,46 +102,35 @@ func TestStoreThatHangs(t *testing.T) {
 	s := apptest.StartServerOn(t, t.TempDir(), u.String())
 	a := s.Admin
 	a.Do(t, "POST", "/policies", body{"name": "any", "environment": "production", "status": "active", "rego_code": "package any\n\nallow if input.action.name == \"read\"\n"}).Want(201)
-	ask := func(user string) time.Duration {
+	ask := func(user string) {
 		t.Helper()
-		began := time.Now()
-		if got := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": user}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200).Get("decision"); got != "PERMIT" {
-			t.Errorf("%s: %v", user, got)
+		if got := a.Within(5*time.Second).Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": user}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200).Get("decision"); got != "PERMIT" {
+			t.Errorf("the decision for %s = %v, want PERMIT", user, got)
 		}
-		return time.Since(began)
 	}
 	ask("ann")
 	proxy.hang()
 	hung := time.Now()
 	for i := range 30 {
-		if took := ask(fmt.Sprint("never-seen-", i)); took > 5*time.Second {
-			t.Errorf("a decision took %s", took)
-		}
+		ask(fmt.Sprint("never-seen-", i))
 	}
-	if all := time.Since(hung); all > 20*time.Second {
-		t.Errorf("30 decisions took %s", all)
+	if all := time.Since(hung); all > 20*time.Second { // not each waits for the store
+		t.Errorf("30 decisions took %s, want at most 20 s", all)
 	}
-	began := time.Now()
-	if res := s.Anonymous().Do(t, "GET", "/health/ready", nil); res.Status != 503 || time.Since(began) > 3*time.Second {
-		t.Errorf("readiness: %d after %s", res.Status, time.Since(began))
-	}
-	began = time.Now()
-	if res := a.Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}); res.Status != 503 || time.Since(began) > 25*time.Second {
-		t.Errorf("a write: %d after %s", res.Status, time.Since(began))
-	}
+	s.Anonymous().Within(3*time.Second).Do(t, "GET", "/health/ready", nil).Want(503)
+	a.Within(25*time.Second).Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}).Want(503)
 	proxy.resume()
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := s.Anonymous().Do(t, "GET", "/health/ready", nil); res.Status != 200 {
-			return fmt.Errorf("readiness answers %d", res.Status)
+			return fmt.Errorf("readiness = %d, want 200", res.Status)
 		}
 		return nil
 	})
 	ask("ann")
 }
 
-// TestRedisThatHangs: while Redis keeps its connections and answers nothing,
-// decisions and sign-in go on without waiting for it, the server is ready and says
-// that it counts alone, and it uses Redis again when that answers.
+// TestRedisThatHangs checks that while Redis does not answer, decisions and sign-in do not wait for
+// it, the server is ready and says that it counts alone, and that it uses Redis again afterwards.
 func TestRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(cachetest.Start(t).URL())
@@ -152,16 +140,12 @@ func TestRedisThatHangs(t *testing.T) {
 	proxy := newFaultProxy(t, u.Host)
 	u.Host = proxy.listener.Addr().String()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_REDIS_URL="+u.String(), "GATEHOUSE_RATE_LIMIT=100000", "GATEHOUSE_DECISION_RATE_LIMIT=100000")
-	a := s.Key(t, s.Admin, "production", "decisions:read")
+	a := s.Key(t, s.Admin, "production", "decisions:read").Within(2 * time.Second)
 	remaining := func() (left int64) {
 		t.Helper()
-		began := time.Now()
 		res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("a decision took %s", took)
-		}
 		if _, err := fmt.Sscan(res.Header.Get("X-RateLimit-Remaining"), &left); err != nil {
-			t.Fatalf("no limit in %v", res.Header)
+			t.Fatalf("the answer has no limit: %v", res.Header)
 		}
 		return left
 	}
@@ -176,27 +160,24 @@ func TestRedisThatHangs(t *testing.T) {
 	hung := time.Now()
 	for i := range int64(100) {
 		if left := remaining(); left != before-i-1 {
-			t.Fatalf("%d requests are left after %d: the count begins anew", left, before-i)
+			t.Fatalf("%d requests remain after %d, so the count started again", left, before-i)
 		}
 	}
 	if all := time.Since(hung); all > 10*time.Second {
-		t.Errorf("100 decisions took %s", all)
+		t.Errorf("100 decisions took %s, want at most 10 s", all)
 	}
 	s.Login(t, "admin", apptest.Password)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if status := redis(); status != "degraded" {
-			return fmt.Errorf("Redis is said to be %v", status)
+			return fmt.Errorf("the status of Redis is %v, want degraded", status)
 		}
 		return nil
 	})
-	began := time.Now()
-	if s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200); time.Since(began) > time.Second {
-		t.Errorf("readiness took %s", time.Since(began))
-	}
+	s.Anonymous().Within(time.Second).Do(t, "GET", "/health/ready", nil).Want(200)
 	proxy.resume()
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if status := redis(); status != "up" {
-			return fmt.Errorf("Redis is said to be %v", status)
+			return fmt.Errorf("the status of Redis is %v, want up", status)
 		}
 		return nil
 	})

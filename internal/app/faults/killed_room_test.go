@@ -10,10 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestBouncerKilledWithoutRoom kills a bouncer whose log takes nothing more, because
-// its disk is full or its spool at the ceiling, and starts it again, three times.
-// What passed and was answered is in the log once, or among those that the log says
-// are missing: a kill forgets none of these.
+// TestBouncerKilledWithoutRoom kills and starts a bouncer three times whose log is full, because of
+// its disk or its spool's ceiling. The log must have each answered request once, or count it as
+// missing.
 func TestBouncerKilledWithoutRoom(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		for _, why := range []string{"disk", "ceiling"} {
@@ -56,7 +55,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 		return !part.Audit.Writable
 	}
 	if got := ask(); got != 200 {
-		t.Fatalf("with room: %d", got)
+		t.Fatalf("the request with room = %d, want 200", got)
 	}
 	apptest.Eventually(t, 60*time.Second, func() error {
 		if why == "disk" {
@@ -74,7 +73,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 			many.Wait()
 		}
 		if !refuses() {
-			return fmt.Errorf("after %d requests there is room still", sent)
+			return fmt.Errorf("after %d requests there is still room", sent)
 		}
 		return nil
 	})
@@ -98,7 +97,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := ask(); got != 200 {
-			return fmt.Errorf("with room again: %d", got)
+			return fmt.Errorf("the request with room again = %d, want 200", got)
 		}
 		return nil
 	})
@@ -111,7 +110,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 				absent++
 			case 1:
 			default:
-				return fmt.Errorf("request %d is in the log %d times", i+1, n)
+				return fmt.Errorf("the log has the request %d %d times, want at most once", i+1, n)
 			}
 		}
 		for _, id := range permitted {
@@ -120,18 +119,17 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 			}
 		}
 		if said := saidMissing(log); absent == 0 || said != absent || posture == "required" && lost > 0 {
-			return fmt.Errorf("of %d requests %d are absent, %d of them permitted; the log says %d", sent, absent, lost, said)
+			return fmt.Errorf("of %d requests the log lacks %d, %d of them permitted, and counts %d missing, want the same", sent, absent, lost, said)
 		}
 		return nil
 	})
 	if v := s.Admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Error("the audit does not verify")
+		t.Error("the audit is not valid")
 	}
 }
 
-// TestKilledOnFullDisk kills a server whose disk is full to the last byte, while it
-// decides, and starts it again on the full disk. What was answered is in the log
-// once, or among those that the log says are missing, and the chain verifies.
+// TestKilledOnFullDisk kills a server with a full disk while it decides, and starts it again. The
+// log must have each answered decision once, or count it as missing, and its chain must be valid.
 func TestKilledOnFullDisk(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
@@ -152,7 +150,7 @@ func TestKilledOnFullDisk(t *testing.T) {
 			s.Start()
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if status := c.ask(t).Status; status != 200 {
-					return fmt.Errorf("with room again: %d", status)
+					return fmt.Errorf("the decision with room again = %d, want 200", status)
 				}
 				return nil
 			})
@@ -162,12 +160,12 @@ func TestKilledOnFullDisk(t *testing.T) {
 					return err
 				}
 				if said != absent || posture == "best_effort" && absent < 15 {
-					return fmt.Errorf("of %d decisions %d are absent; the log says %d", len(c.promised), absent, said)
+					return fmt.Errorf("of %d decisions the log lacks %d and counts %d missing, want the same", len(c.promised), absent, said)
 				}
 				return nil
 			})
 			if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-				t.Error("the audit does not verify")
+				t.Error("the audit is not valid")
 			}
 		})
 	}

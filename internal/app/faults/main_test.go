@@ -1,4 +1,4 @@
-// Package faults_test holds the tests of the whole program about crashes, outages, full disks.
+// Package faults_test tests crashes, outages and full disks with the whole program.
 package faults_test
 
 import (

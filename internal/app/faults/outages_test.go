@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// notBelow permits all but what is below a path.
+// notBelow permits everything that is not below a path.
 func notBelow(path string) string {
 	return "package p\n\nallow if not startswith(input.resource.path, \"" + path + "\")\n"
 }
 
-// guarded is a server with a bouncer that enforces: all but /closed is open.
+// guarded returns a server with a bouncer that enforces: everything except /closed is permitted.
 func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.BouncerProcess, app *apptest.Backend, policy int64) {
 	t.Helper()
 	app = apptest.NewBackend(t, nil)
@@ -34,7 +34,7 @@ func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.BouncerP
 	return b, app, policy
 }
 
-// decides holds a bouncer to its control a number of times.
+// decides checks a bouncer's decisions a number of times.
 func decides(t *testing.T, b *apptest.BouncerProcess, open, closed string) {
 	t.Helper()
 	c := &apptest.Client{Base: b.URL}
@@ -44,9 +44,9 @@ func decides(t *testing.T, b *apptest.BouncerProcess, open, closed string) {
 	}
 }
 
-// TestCutOff (F8): a bouncer that cannot reach its server decides as before, and
-// does so after its own restart, too; it catches up within ten seconds once the
-// server is back, and then no decision is missing in the log.
+// TestCutOff (F8) checks that a bouncer without its server decides as before, also after its own
+// restart, that it is up to date within ten seconds when the server is back, and that the log has
+// all decisions.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -72,14 +72,14 @@ func TestCutOff(t *testing.T) {
 			n[e.Decision]++
 		}
 		if n["PERMIT"] < 100 || n["DENY"] < 100 {
-			return fmt.Errorf("of a hundred each, the log has %v", n)
+			return fmt.Errorf("the log has %v, want at least 100 of each", n)
 		}
 		return nil
 	})
 }
 
-// TestMaxStale (F8): with configuration.max_stale, a bouncer that was cut off
-// for longer refuses, and says so; while it is in touch it is never stale.
+// TestMaxStale (F8) checks that with configuration.max_stale, a bouncer that is cut off for longer
+// refuses and says so, and that a connected one is never stale.
 func TestMaxStale(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -89,14 +89,14 @@ func TestMaxStale(t *testing.T) {
 	apptest.Eventually(t, 20*time.Second, func() error {
 		c.Do(t, "GET", "/open", nil).Want(200)
 		if held := time.Since(began); held < 5*time.Second {
-			return fmt.Errorf("held for %s", held)
+			return fmt.Errorf("the bouncer has held for %s, want 5 s", held)
 		}
 		return nil
 	})
 	s.Kill()
 	res := apptest.Answers(t, c, "/open", 503, 10*time.Second)
 	if !strings.Contains(string(res.Body), "policy_stale") {
-		t.Errorf("a stale bouncer says %s", res.Body)
+		t.Errorf("the stale bouncer answers %s, want policy_stale", res.Body)
 	}
 	apptest.Answers(t, c, "/_bouncer/ready", 503, time.Second)
 	s.Start()
@@ -104,9 +104,8 @@ func TestMaxStale(t *testing.T) {
 	apptest.Answers(t, c, "/_bouncer/ready", 200, time.Second)
 }
 
-// TestFirstStart (F9): without a bundle and a server a bouncer refuses
-// everything and is not ready; told to start in shadow, it passes everything and
-// logs it. Once the server is there it decides.
+// TestFirstStart (F9) checks that without a bundle and a server a bouncer refuses everything and is
+// not ready. With shadow as its start, it forwards and logs everything. With the server it decides.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -122,15 +121,15 @@ func TestFirstStart(t *testing.T) {
 	for i := range 200 {
 		res := c.Do(t, "GET", fmt.Sprint("/open/", i), nil).Want(503)
 		if res.Get("error") != "no_bundle" {
-			t.Fatalf("without a bundle: %s", res.Body)
+			t.Fatalf("the answer without a bundle = %s, want no_bundle", res.Body)
 		}
 	}
 	forward := c.With("X-Forwarded-Method", "GET").With("X-Forwarded-Host", "a.test").With("X-Forwarded-Uri", "/open")
 	if res := forward.Do(t, "GET", "/_bouncer/auth", nil).Want(403); res.Header.Get("X-Gatehouse-Status") != "no_bundle" {
-		t.Errorf("forward-auth without a bundle: %v", res.Header)
+		t.Errorf("forward-auth without a bundle has the headers %v, want no_bundle", res.Header)
 	}
 	if seen := app.Take(); len(seen) != 0 {
-		t.Errorf("%d requests reached the application", len(seen))
+		t.Errorf("%d requests reached the application, want none", len(seen))
 	}
 	lent := (&apptest.Client{Base: lenient.URL}).With("X-Request-Id", "lent")
 	lent.Do(t, "GET", "/closed", nil).Want(200)
@@ -144,14 +143,14 @@ func TestFirstStart(t *testing.T) {
 	}
 	apptest.Eventually(t, 15*time.Second, func() error {
 		if e := apptest.ByRequest(apptest.DecisionLog(t, s.Admin, "sandbox"))["lent"]; len(e) != 1 || e[0].Effect != "SHADOW_WOULD_DENY" || e[0].Error == "" {
-			return fmt.Errorf("the log has %+v", e)
+			return fmt.Errorf("the log has %+v, want one SHADOW_WOULD_DENY with an error", e)
 		}
 		return nil
 	})
 }
 
-// TestDiskCopy (F10): a saved bundle that is not what was saved is not used: the
-// bouncer fetches another, and refuses everything until it has one.
+// TestDiskCopy (F10) checks that a bouncer does not use a damaged bundle from its disk: it fetches
+// another one, and refuses everything until then.
 func TestDiskCopy(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -185,7 +184,7 @@ func TestDiskCopy(t *testing.T) {
 			apptest.Eventually(t, 10*time.Second, func() error { // a foreign copy is known as such once the server was asked
 				mended, err := os.ReadFile(file)
 				if err != nil || len(mended) < len(good)/2 || string(mended) == string(data) {
-					return fmt.Errorf("the copy is not mended: %d bytes, %v", len(mended), err)
+					return fmt.Errorf("the copy on the disk is not repaired: %d bytes, %v", len(mended), err)
 				}
 				return nil
 			})
@@ -204,12 +203,12 @@ func TestDiskCopy(t *testing.T) {
 	(&apptest.Client{Base: cut.URL}).Do(t, "GET", "/_bouncer/ready", nil).Want(503)
 	(&apptest.Client{Base: cut.URL}).Do(t, "GET", "/open", nil).Want(503)
 	if seen := app.Take(); len(seen) != 0 {
-		t.Errorf("%d requests passed on a damaged bundle", len(seen))
+		t.Errorf("%d requests passed with a damaged bundle, want none", len(seen))
 	}
 }
 
-// TestDecisionsSurvive: kill -9 of the bouncer and of the server under load;
-// every request that was answered is in the log once, and none twice.
+// TestDecisionsSurvive checks that after kills of the bouncer and the server under load, the log
+// has each answered request once.
 func TestDecisionsSurvive(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -244,10 +243,10 @@ func TestDecisionsSurvive(t *testing.T) {
 		}
 		more := func() {
 			t.Helper()
-			until := count.Load() + 100
+			waitForHealth := count.Load() + 100
 			apptest.Eventually(t, 20*time.Second, func() error {
-				if n := count.Load(); n < until {
-					return fmt.Errorf("%d of %d answered", n, until)
+				if n := count.Load(); n < waitForHealth {
+					return fmt.Errorf("%d of %d requests are answered", n, waitForHealth)
 				}
 				return nil
 			})
@@ -270,7 +269,7 @@ func TestDecisionsSurvive(t *testing.T) {
 			log := apptest.ByRequest(apptest.DecisionLog(t, s.Admin, "sandbox"))
 			for id, entries := range log {
 				if id != "" && len(entries) > 1 {
-					t.Fatalf("%s is in the log %d times: %+v", id, len(entries), entries)
+					t.Fatalf("the log has %s %d times, want once: %+v", id, len(entries), entries)
 				}
 			}
 			missing := 0
@@ -280,20 +279,20 @@ func TestDecisionsSurvive(t *testing.T) {
 				}
 			}
 			if missing > 0 {
-				return fmt.Errorf("%d of %d answered requests are not in the log", missing, len(answered))
+				return fmt.Errorf("the log lacks %d of %d answered requests", missing, len(answered))
 			}
 			return nil
 		})
 		t.Logf("%d requests were answered across nine kills; each is in the log once", len(answered))
 		if v := s.Admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-			t.Errorf("the audit does not verify")
+			t.Errorf("the audit is not valid")
 		}
 	})
 }
 
-// TestCredentialEnds: a bouncer whose token was replaced, whose registration was
-// removed or whose tenant is suspended gets nothing within five seconds, which
-// shows on both sides. It goes on enforcing what it has: nothing opens.
+// TestCredentialEnds checks that a bouncer with a replaced token, a deleted registration or a
+// suspended tenant gets nothing within five seconds, which shows on both sides, and that it goes on
+// enforcing its bundle.
 func TestCredentialEnds(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -306,20 +305,20 @@ func TestCredentialEnds(t *testing.T) {
 	apptest.Says(t, b.Process, "the control plane answered 401", 5*time.Second)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "degraded" {
-			return fmt.Errorf("the bouncer's status: %s", r.Body)
+			return fmt.Errorf("the bouncer = %s, want it degraded", r.Body)
 		}
 		return nil
 	})
 	s.Admin.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": notBelow("/open")}).Want(200)
 	decides(t, b, "/open", "/closed")
-	// With its new token, it is in touch again, and up to date.
+	// With its new token, the bouncer is connected and up to date again.
 	b.Kill()
 	fresh := &apptest.BouncerProcess{ID: b.ID, Token: issued.Token, Dir: b.Dir}
 	fresh.Detached(t, s.URL, app.Addr)
 	apptest.Answers(t, &apptest.Client{Base: fresh.URL}, "/open", 403, 5*time.Second)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "connected" {
-			return fmt.Errorf("the bouncer's status: %s", r.Body)
+			return fmt.Errorf("the bouncer = %s, want it connected", r.Body)
 		}
 		return nil
 	})
@@ -327,14 +326,14 @@ func TestCredentialEnds(t *testing.T) {
 	s.Admin.Do(t, "DELETE", at, nil).Want(200)
 	apptest.Says(t, fresh.Process, "the control plane answered 401", 5*time.Second)
 	decides(t, fresh, "/closed", "/open")
-	// Registered anew, on the same disk: another bouncer, with what is its own.
+	// A new registration on the same disk is another bouncer with its own data.
 	again := s.Register(t, s.Admin, body{"name": "again", "environment": "sandbox"}, app.Addr)
 	fresh.Kill()
 	again.Dir = b.Dir
 	again.Detached(t, s.URL, app.Addr)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", fmt.Sprint("/bouncers/", again.ID), nil).Want(200); r.Get("status") != "connected" {
-			return fmt.Errorf("the new bouncer's status: %s\n%s", r.Body, again.Log)
+			return fmt.Errorf("the new bouncer = %s, want it connected\n%s", r.Body, again.Log)
 		}
 		return nil
 	})
@@ -342,8 +341,8 @@ func TestCredentialEnds(t *testing.T) {
 	decides(t, again, "/closed", "/open")
 }
 
-// TestSuspendedTenant: the bouncers of a tenant that is suspended get nothing
-// within five seconds, enforce what they have, and are back when it is.
+// TestSuspendedTenant checks that the bouncers of a suspended tenant get nothing within five
+// seconds, enforce their bundles, and connect again with the tenant.
 func TestSuspendedTenant(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)

@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// cramped is a server on a small disk of its own, with one control that permits all.
+// cramped is a server on a small disk, with one control that permits everything.
 type cramped struct {
 	*apptest.Server
 	dir, posture string
 	promised     []string // the decisions that were answered
 }
 
-// newCramped starts a server with a reserve of some bytes on a disk of 48 MiB.
+// newCramped starts a server with a reserve in bytes on a disk of 48 MiB.
 func newCramped(t *testing.T, posture string, reserve int) *cramped {
 	t.Helper()
 	dir := apptest.SmallDisk(t, "48m")
@@ -25,7 +25,7 @@ func newCramped(t *testing.T, posture string, reserve int) *cramped {
 	return &cramped{Server: s, dir: dir, posture: posture}
 }
 
-// ask asks for a decision and remembers what was answered.
+// ask makes a decision and remembers the answer.
 func (c *cramped) ask(t *testing.T) *apptest.Response {
 	t.Helper()
 	res := c.Admin.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}})
@@ -35,11 +35,10 @@ func (c *cramped) ask(t *testing.T) *apptest.Response {
 	return res
 }
 
-// fill fills the disk, the reserve too, until the decision log takes nothing more;
-// free removes what it wrote.
+// fill fills the disk and the reserve until the decision log is full. free removes the content.
 func (c *cramped) fill(t *testing.T) (free func()) {
 	t.Helper()
-	until(t, c.Server, "a full disk", func(int, string, auditPart) bool {
+	waitForHealth(t, c.Server, "a full disk", func(int, string, auditPart) bool {
 		free = apptest.Stuff(t, c.dir)
 		status := c.ask(t).Status
 		_, _, audit := vitals(t, c.Server)
@@ -48,8 +47,8 @@ func (c *cramped) fill(t *testing.T) (free func()) {
 	return free
 }
 
-// counted compares the log with the decisions that were answered: how many of them
-// are absent, and how many the log says are missing. None may be in it twice.
+// counted compares the log with the answered decisions. It returns how many the log lacks, and how
+// many it counts as missing. No decision may be in it twice.
 func counted(t *testing.T, a *apptest.Client, promised []string) (absent, said int64, err error) {
 	t.Helper()
 	log := apptest.DecisionLog(t, a, "production")
@@ -63,24 +62,23 @@ func counted(t *testing.T, a *apptest.Client, promised []string) (absent, said i
 			absent++
 		case 1:
 		default:
-			return 0, 0, fmt.Errorf("%s is in the log %d times", id, times[id])
+			return 0, 0, fmt.Errorf("the log has %s %d times, want at most once", id, times[id])
 		}
 	}
 	return absent, int64(saidMissing(log)), nil
 }
 
-// accountedFor holds the log to what was answered: each decision is in it once,
-// or among those that it says are missing.
+// accountedFor checks that the log has each answered decision once, or counts it as missing.
 func accountedFor(t *testing.T, a *apptest.Client, promised []string, missing int64) error {
 	t.Helper()
 	absent, said, err := counted(t, a, promised)
 	if err == nil && (absent != missing || said != missing) {
-		err = fmt.Errorf("%d decisions are absent; the log says %d, health %d", absent, said, missing)
+		err = fmt.Errorf("the log lacks %d decisions and counts %d missing, health %d, want the same", absent, said, missing)
 	}
 	return err
 }
 
-// saidMissing adds up what the log says is missing.
+// saidMissing returns the sum of missing decisions in the log.
 func saidMissing(log []apptest.LogEntry) (n int) {
 	for _, e := range log {
 		var one int
@@ -91,8 +89,8 @@ func saidMissing(log []apptest.LogEntry) (n int) {
 	return n
 }
 
-// alone starts a bouncer that enforces one control, with the disk dir where it is
-// given, and then kills its server: nothing is shipped from there on.
+// alone starts a bouncer that enforces one control, optionally with a data directory, and then
+// kills its server, so the bouncer sends nothing.
 func alone(t *testing.T, posture, dir string, env ...string) (s *apptest.Server, b *apptest.BouncerProcess, c *apptest.Client) {
 	t.Helper()
 	s = apptest.StartServer(t, dbtest.SQLite)

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestCallsUnderWayWhenTheStoreHangs: lists, single reads and changes that are under
-// way when PostgreSQL stops to answer end within their deadline, as 503, and so do
-// those that come afterwards. When it answers again, so does everything.
+// TestCallsUnderWayWhenTheStoreHangs checks that running lists, reads and changes end with 503
+// within their deadline when PostgreSQL stops to answer, and so do later ones. When it answers
+// again, all succeed.
 func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(dbtest.Config(t, dbtest.Postgres).URL)
@@ -51,7 +51,7 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 	var workers sync.WaitGroup
 	for i, call := range calls {
 		if res := s.Admin.Do(t, call.method, call.path, payload(call.body, 0)); res.Status >= 300 {
-			t.Fatalf("%s %s: %d %s", call.method, call.path, res.Status, res.Body)
+			t.Fatalf("%s %s = %d %s, want success", call.method, call.path, res.Status, res.Body)
 		}
 		for w := range 3 { // so that one is always under way
 			workers.Go(func() {
@@ -94,7 +94,7 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 				}
 			}
 			if under+after < 3 || after == 0 {
-				return fmt.Errorf("%s %s: %d calls that were under way and %d later ones have ended with 503: %+v", call.method, call.path, under, after, ends[i])
+				return fmt.Errorf("%s %s: %d running and %d later calls have ended with 503: %+v", call.method, call.path, under, after, ends[i])
 			}
 		}
 		return nil
@@ -103,9 +103,9 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 	workers.Wait()
 	for i, call := range calls {
 		for _, e := range ends[i] {
-			// What had its answer from the store already is answered with it.
+			// A call that has its answer from the store succeeds.
 			if e.status != 503 && (e.status < 200 || e.status >= 300 || e.took > 30*time.Second) || e.took > 60*time.Second {
-				t.Errorf("%s %s, begun %s after the store hung: %d after %s", call.method, call.path, e.began.Sub(hung), e.status, e.took)
+				t.Errorf("%s %s, started %s after the store hung, = %d after %s, want 503 or success in time", call.method, call.path, e.began.Sub(hung), e.status, e.took)
 			}
 		}
 	}
@@ -114,14 +114,14 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 	for _, call := range calls {
 		apptest.Eventually(t, 60*time.Second, func() error {
 			if res := s.Admin.Do(t, call.method, call.path, payload(call.body, 999_999_999)); res.Status >= 300 {
-				return fmt.Errorf("%s %s, afterwards: %d %s", call.method, call.path, res.Status, res.Body)
+				return fmt.Errorf("%s %s afterwards = %d %s, want success", call.method, call.path, res.Status, res.Body)
 			}
 			return nil
 		})
 	}
 }
 
-// payload is the body of the n-th call; nil for calls without one.
+// payload returns the body of the n-th call; nil for none.
 func payload(of func(n int) any, n int) any {
 	if of == nil {
 		return nil

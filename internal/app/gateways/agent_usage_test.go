@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestAgentUsage: what an agent did through a bouncer, for a person and for itself, and by the
-// API, is counted with its tools and tokens, and once.
+// TestAgentUsage checks that an agent's actions through a bouncer, for a person and for itself, and
+// with the API, are counted once, with its tools and tokens.
 func TestAgentUsage(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -38,7 +38,7 @@ func TestAgentUsage(t *testing.T) {
 		t.Helper()
 		res := c.With("Accept", "application/json, text/event-stream").Do(t, "POST", "/mcp", body{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": body{"name": tool, "arguments": body{}}}).Want(200)
 		if (res.Get("error") == nil) != permitted {
-			t.Errorf("the call of %s: %s", tool, res.Body)
+			t.Errorf("the call of the tool %s = %s, want it permitted: %v", tool, res.Body, permitted)
 		}
 	}
 	for range 3 {
@@ -56,7 +56,7 @@ func TestAgentUsage(t *testing.T) {
 	apptest.Eventually(t, 30*time.Second, func() error {
 		usage, _ = a.Do(t, "GET", path, nil).Want(200).Get("usage").(map[string]any)
 		if usage["requests"] != 7.0 {
-			return fmt.Errorf("counted: %v", usage)
+			return fmt.Errorf("the usage is %v, want 7 requests", usage)
 		}
 		return nil
 	})
@@ -65,10 +65,10 @@ func TestAgentUsage(t *testing.T) {
 		calls[tool.(map[string]any)["name"].(string)] = tool.(map[string]any)["calls"]
 	}
 	if len(calls) != 3 || calls["search"] != 3.0 || calls["drop"] != 1.0 || calls["ask"] != 1.0 || usage["tools"].([]any)[0].(map[string]any)["name"] != "search" {
-		t.Errorf("tools: %v", usage["tools"])
+		t.Errorf("the usage has the tools %v, want search 3 times, drop and ask", usage["tools"])
 	}
 	if usage["denied"] != 2.0 || usage["estimated_tokens"].(float64) < 5 || usage["other_tool_calls"] != 0.0 {
-		t.Errorf("usage: %v", usage)
+		t.Errorf("the usage is %v, want 2 denied requests and some tokens", usage)
 	}
 	// A bouncer that did not hear the answer sends its events again.
 	direct := *s.Admin
@@ -82,19 +82,19 @@ func TestAgentUsage(t *testing.T) {
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := a.Do(t, "GET", path, nil).Want(200); res.Get("usage", "requests") != 8.0 || !strings.Contains(string(res.Body), `"once","calls":1,`) {
-			return fmt.Errorf("after an event that came twice: %s", res.Body)
+			return fmt.Errorf("the usage after a repeated event = %s, want it counted once", res.Body)
 		}
 		return nil
 	})
 	page := a.Do(t, "GET", "/ai-agents", nil).Want(200)
 	if list, _ := page.Get("agents").([]any); len(list) != 2 || list[0].(map[string]any)["last_seen_at"] == nil || list[1].(map[string]any)["last_seen_at"] != nil {
-		t.Errorf("the list: %s", page.Body)
+		t.Errorf("the list of agents = %s, want one agent that was seen and one that was not", page.Body)
 	}
 	if res := a.Do(t, "GET", fmt.Sprint("/ai-agents/", idle), nil).Want(200); res.Get("usage", "requests") != 0.0 || res.Get("last_seen_at") != nil {
-		t.Errorf("an idle agent: %s", res.Body)
+		t.Errorf("the usage of an idle agent = %s, want none", res.Body)
 	}
 	logs := a.Do(t, "GET", "/decisions/audit?user_id=ann&limit=100&environment=sandbox", nil).Want(200)
 	if got := string(logs.Body); !strings.Contains(got, `"agent":{"id":"`+subject+`","tool":"search",`) {
-		t.Errorf("the log does not name the agent: %s", got)
+		t.Errorf("the log lacks the agent: %s", got)
 	}
 }

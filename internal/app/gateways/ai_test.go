@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
-// TestTokenBudgetRunsOut: a budget by the resource's tier, two bouncers of one
-// application, and what the model said it used.
+// TestTokenBudgetRunsOut checks that two bouncers of an application apply the budget of the
+// resource's tier, with the usage that the model reports.
 func TestTokenBudgetRunsOut(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -50,18 +50,16 @@ func TestTokenBudgetRunsOut(t *testing.T) {
 		granted++
 	}
 	if granted < 3 || granted > 6 || last.Status != 429 || !strings.Contains(string(last.Body), "token budget of this minute is used up") {
-		t.Errorf("%d requests of 4000 tokens passed, then %d %s", granted, last.Status, last.Body)
+		t.Errorf("the bouncers granted %d requests of 4000 tokens, then %d %s, want 429 after the budget", granted, last.Status, last.Body)
 	}
 	if res := ask(b.As("bob", "staff")); res.Status != 200 {
-		t.Errorf("another caller: %d %s", res.Status, res.Body)
+		t.Errorf("the request of another caller = %d %s, want 200", res.Status, res.Body)
 	}
-	if res := c.Do(t, "POST", "/v1/chat/completions", []byte(`{"model":`)); res.Status != 400 {
-		t.Errorf("a broken body: %d", res.Status)
-	}
+	c.Do(t, "POST", "/v1/chat/completions", []byte(`{"model":`)).Expect("a broken body", 400)
 }
 
-// TestDestructiveToolIsAudited: the refused call of a tool stands in the audit
-// with its arguments.
+// TestDestructiveToolIsAudited checks that the audit has the refused call of a tool with its
+// arguments.
 func TestDestructiveToolIsAudited(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -77,18 +75,18 @@ func TestDestructiveToolIsAudited(t *testing.T) {
 	b := s.Bouncer(t, s.Admin, body{"name": "ai", "environment": "sandbox", "resource_ids": []int64{resource}}, app.Addr)
 	res := b.As("agent", "agent").With("X-Request-Id", "destroys").Do(t, "POST", "/mcp", body{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": body{"name": "run_query", "arguments": body{"sql": "DROP TABLE users"}}})
 	if res.Status != 200 || !strings.Contains(string(res.Body), "-32001") || len(app.Take()) != 0 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("the tool call = %d %s, want a refusal", res.Status, res.Body)
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		page := s.Admin.Do(t, "GET", "/decisions/audit?limit=100&environment=sandbox", nil).Want(200)
 		if !strings.Contains(string(page.Body), "DROP TABLE users") {
-			return fmt.Errorf("the arguments are not in the audit: %s", page.Body)
+			return fmt.Errorf("the audit lacks the arguments: %s", page.Body)
 		}
 		return nil
 	})
 }
 
-// TestBudgetIsShared: two bouncers with one Redis hold a limit together.
+// TestBudgetIsShared checks that two bouncers with one Redis share a limit.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	redis := cachetest.Start(t)
@@ -109,7 +107,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 	}
 	if granted != 6 {
-		t.Errorf("%d requests were granted, want 6", granted)
+		t.Errorf("the bouncers granted %d requests, want 6", granted)
 	}
 	// Another tenant's bouncer on the same Redis, for the same caller and a
 	// resource of the same id: a budget of its own.
@@ -117,7 +115,7 @@ func TestBudgetIsShared(t *testing.T) {
 	there := s.Admin.With("X-Tenant-ID", "t2")
 	twin := there.Do(t, "POST", "/resources", body{"name": "api", "type": "api", "path": "/**"}).Want(201).ID()
 	if twin != resource {
-		t.Fatalf("the resources are %d and %d", resource, twin)
+		t.Fatalf("the resources of the two tenants are %d and %d, want equal ids", resource, twin)
 	}
 	apptest.Activate(t, there, "limit", "sandbox", "package limit\n\nallow if input.usage.requests.day < 6\n", body{"resource_id": twin})
 	apptest.Enforce(t, there, "sandbox")
@@ -125,6 +123,6 @@ func TestBudgetIsShared(t *testing.T) {
 	for granted = 0; granted < 10 && theirs.Do(t, "GET", "/x", nil).Status == 200; granted++ {
 	}
 	if granted != 6 {
-		t.Errorf("the other tenant was granted %d requests, want 6", granted)
+		t.Errorf("the bouncers granted the other tenant %d requests, want 6", granted)
 	}
 }

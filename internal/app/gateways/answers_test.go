@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// TestGatewayAnswers: an application behind a gateway that is configured as its
-// page shows cannot write the bouncer's own headers to the client.
+// TestGatewayAnswers checks that an application behind a gateway with the configuration of its page
+// cannot send the bouncer's own headers to the client.
 func TestGatewayAnswers(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -67,7 +67,7 @@ func TestGatewayAnswers(t *testing.T) {
 	t.Run("the bouncer", func(t *testing.T) { checkAnswers(t, "the bouncer", b.URL) })
 }
 
-// checkAnswers asks for each page and looks for what was forged.
+// checkAnswers requests each page and searches for forged headers.
 func checkAnswers(t *testing.T, way, url string) {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for path, status := range map[string]int{
@@ -81,13 +81,13 @@ func checkAnswers(t *testing.T, way, url string) {
 		}
 		res, err := client.Get(url + path)
 		if err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("GET %s: %v", path, err)
 			continue
 		}
 		text, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if all := fmt.Sprint(res.Header, res.Trailer); res.StatusCode != status || strings.Contains(all, "forged") || res.Header.Get("X-Own") != "own" || len(text) == 0 {
-			t.Errorf("%s: %d %s", path, res.StatusCode, all)
+			t.Errorf("GET %s = %d %s, want %d with the application's own header and no forged ones", path, res.StatusCode, all, status)
 		}
 	}
 	// A refusal is the bouncer's, and says so.
@@ -97,6 +97,6 @@ func checkAnswers(t *testing.T, way, url string) {
 	}
 	res.Body.Close()
 	if res.StatusCode/100 != 4 || res.Header.Get("X-Decision-Id") == "" {
-		t.Errorf("a denial: %d %v", res.StatusCode, res.Header)
+		t.Errorf("the denial = %d %v, want a refusal with X-Decision-Id", res.StatusCode, res.Header)
 	}
 }

@@ -7,20 +7,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestBouncerAsCaller: what a bouncer is told of itself is what its record says.
+// TestBouncerAsCaller checks that a bouncer sees of itself what its record has.
 func TestBouncerAsCaller(t *testing.T) {
 	apptest.Inner(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		s := apptest.StartServer(t, backend)
 		made := s.Admin.Do(t, "POST", "/bouncers", body{"name": "edge", "environment": "sandbox", "hostname": "127.0.0.1", "port": 8080}).Want(201)
-		c := s.Anonymous()
-		c.Bearer, _ = made.Get("token").(string)
+		c := s.WithToken(made.Text("token"))
 		me := c.Do(t, "GET", "/auth/me", nil).Want(200)
 		if ps, ok := me.Get("permissions").([]any); !ok || len(ps) != 0 {
-			t.Errorf("%s: permissions are %v", backend, me.Get("permissions"))
+			t.Errorf("%s: the bouncer has the permissions %v, want an empty list", backend, me.Get("permissions"))
 		}
 		if at := made.Get("created_at"); at == nil || me.Get("created_at") != at || me.Get("updated_at") != made.Get("updated_at") {
-			t.Errorf("%s: since %v, changed %v: %s", backend, at, made.Get("updated_at"), me.Body)
+			t.Errorf("%s: GET /auth/me = %s, want created_at %v and updated_at %v", backend, me.Body, at, made.Get("updated_at"))
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestCredentials: an application gets the credential that is configured, and never
-// its caller's token; the credential is nowhere to be read, and is there after a
-// restart without the server.
+// TestCredentials checks that an application gets the configured credential and never its caller's
+// token, that the credential is readable nowhere, and that it is there after a restart without the
+// server.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -32,7 +32,7 @@ func TestCredentials(t *testing.T) {
 		res := c.Do(t, "GET", path, nil)
 		seen := app.Take()
 		if res.Status != 200 || len(seen) != 1 {
-			t.Fatalf("%s: %d %s, %d requests", path, res.Status, res.Body, len(seen))
+			t.Fatalf("GET %s = %d %s with %d requests at the application, want 200 with one", path, res.Status, res.Body, len(seen))
 		}
 		return seen[0].Header
 	}
@@ -41,7 +41,7 @@ func TestCredentials(t *testing.T) {
 
 	// Without credentials: the token stays here.
 	if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "" || h.Get("X-Auth-Request-User") != "ann" {
-		t.Errorf("the application sees %v", h)
+		t.Errorf("the application gets the headers %v, want the person without the token", h)
 	}
 	const secret = "sk-canary-9d1f2a"
 	put := func(list ...body) *apptest.Response {
@@ -49,42 +49,42 @@ func TestCredentials(t *testing.T) {
 	}
 	got := put(body{"header": "Authorization", "value": "Bearer " + secret, "resource_id": model}, body{"header": "x-api-key", "action": "add", "value": secret}, body{"header": "X-Auth-Request-User", "action": "strip", "resource_id": model}).Want(200)
 	if strings.Contains(string(got.Body), secret) {
-		t.Errorf("the answer shows the value: %s", got.Body)
+		t.Errorf("the answer shows the credential: %s", got.Body)
 	}
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "Bearer "+secret || h.Get("X-Api-Key") != secret || len(h["X-Auth-Request-User"]) != 0 {
-			return fmt.Errorf("the application sees %v", h)
+			return fmt.Errorf("the application gets the headers %v, want the credentials without the stripped header", h)
 		}
 		return nil
 	})
 	if h := sent(withToken, "/other"); h.Get("Authorization") != "" || h.Get("X-Api-Key") != secret || h.Get("X-Auth-Request-User") != "ann" {
-		t.Errorf("another resource's application sees %v", h)
+		t.Errorf("another resource's application gets the headers %v, want only its own credential", h)
 	}
 	if h := sent(withToken.With("X-Api-Key", "mine"), "/v1/x"); h.Get("X-Api-Key") != "mine" {
-		t.Errorf("add took the caller's own away: %v", h)
+		t.Errorf("the application gets the headers %v, want the caller's own value", h)
 	}
 
 	// It is kept where no value is sent, and can be read nowhere.
 	put(body{"header": "Authorization", "resource_id": model}, body{"header": "Api-Key", "value": "other"}).Want(200)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "Bearer "+secret || h.Get("Api-Key") != "other" || h.Get("X-Api-Key") != "" {
-			return fmt.Errorf("the application sees %v", h)
+			return fmt.Errorf("the application gets the headers %v, want the changed credentials", h)
 		}
 		return nil
 	})
 	for _, path := range []string{self, self + "/credentials", "/bouncers", "/audit/admin?limit=200", "/decisions?limit=200", self + "/opa-config", self + "/health"} {
 		if res := a.Do(t, "GET", path, nil); strings.Contains(string(res.Body), secret) {
-			t.Errorf("%s shows the value", path)
+			t.Errorf("GET %s shows the credential", path)
 		}
 	}
 	pep := &apptest.Client{Base: a.Base, Bearer: b.Token}
 	for _, path := range []string{fmt.Sprint("/bridge/bundles/", b.ID), fmt.Sprint("/bridge/bundles/", b.ID, "/discovery")} {
 		if strings.Contains(apptest.Unpacked(t, pep.Do(t, "GET", path, nil).Want(200).Body), secret) {
-			t.Errorf("%s shows the value", path)
+			t.Errorf("GET %s shows the credential", path)
 		}
 	}
 	if strings.Contains(string(pep.Do(t, "GET", "/bridge/credentials", nil).Want(200).Body), secret) {
-		t.Error("the bridge hands the value out in clear")
+		t.Error("the bridge sends the credential in clear")
 	}
 	a.Do(t, "GET", "/bridge/credentials", nil).Want(403)
 	for _, dir := range []string{s.Dir, b.Dir} {
@@ -94,7 +94,7 @@ func TestCredentials(t *testing.T) {
 			}
 			data, err := os.ReadFile(path)
 			if err == nil && strings.Contains(string(data), secret) {
-				t.Errorf("%s holds the value in clear", path)
+				t.Errorf("the file %s has the credential in clear", path)
 			}
 			return err
 		})
@@ -103,7 +103,7 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.Log.String()+b.Log.String(), secret) {
-		t.Error("a log holds the value")
+		t.Error("a log has the credential")
 	}
 
 	// Bad ones are told, and change nothing.
@@ -115,9 +115,7 @@ func TestCredentials(t *testing.T) {
 		"resource": {{"header": "X-Key", "value": "1", "resource_id": 999999}},
 		"action":   {{"header": "X-Key", "action": "replace", "value": "1"}},
 	} {
-		if res := put(list...); res.Status != 422 {
-			t.Errorf("%s: %d %s", name, res.Status, res.Body)
-		}
+		put(list...).Expect(name, 422)
 	}
 
 	// A restart without the server.
@@ -125,13 +123,12 @@ func TestCredentials(t *testing.T) {
 	b.Kill()
 	b.Start()
 	if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "Bearer "+secret {
-		t.Errorf("after a restart the application sees %v", h)
+		t.Errorf("after a restart the application gets the headers %v, want the credential", h)
 	}
 }
 
-// TestTokenHeader: the caller's token may come beside the provider's key, so that
-// a client with a key of its own is let through with it; and a token is handed on
-// where that is asked for.
+// TestTokenHeader checks that a caller can send the token beside the provider's key, and that the
+// bouncer forwards the token if it is configured to.
 func TestTokenHeader(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -148,7 +145,7 @@ func TestTokenHeader(t *testing.T) {
 		app.Take()
 		c.With("X-User-Token", spelled).Do(t, "GET", "/v1/models", nil).Want(200)
 		if seen := app.Take(); len(seen) != 1 || seen[0].Header.Get("Authorization") != "Bearer sk-live-1" || seen[0].Header.Get("X-User-Token") != "" {
-			t.Errorf("the application sees %v", seen)
+			t.Errorf("the application gets the headers %v, want the key without the token", seen)
 		}
 	}
 	c.With("X-User-Token", "sk-live-1").Do(t, "GET", "/v1/models", nil).Want(401)
@@ -160,6 +157,6 @@ func TestTokenHeader(t *testing.T) {
 	bearer := (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+token)
 	apptest.Answers(t, bearer, "/v1/models", 200, 10*time.Second)
 	if seen := app.Take(); seen[len(seen)-1].Header.Get("Authorization") != "Bearer "+token {
-		t.Errorf("the token does not pass: %v", seen[len(seen)-1].Header)
+		t.Errorf("the application gets the headers %v, want the token", seen[len(seen)-1].Header)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// asEnvoy is the client library that Envoy's project generates.
+// asEnvoy returns a client of the library of Envoy's project.
 func asEnvoy(t testing.TB, addr string) authv3.AuthorizationClient {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -30,7 +30,7 @@ func asEnvoy(t testing.TB, addr string) authv3.AuthorizationClient {
 	return authv3.NewAuthorizationClient(conn)
 }
 
-// holding is a request in the form in which Envoy asks about it.
+// holding returns a request for a check, in Envoy's form.
 func holding(method, path, token string, extensions map[string]string) *authv3.CheckRequest {
 	headers := map[string]string{":authority": "shop.example", ":method": method, ":path": path, ":scheme": "https"}
 	if token != "" {
@@ -47,9 +47,9 @@ func holding(method, path, token string, extensions map[string]string) *authv3.C
 	}}
 }
 
-// TestExtAuthz asks a bouncer's process as Envoy does: what the controls say is
-// what Envoy hears, its log names the decisions, and a change of a control or of
-// the mode takes effect; after a restart without its server it goes on.
+// TestExtAuthz sends Envoy's checks to a bouncer: the answers follow the controls, the log has the
+// decisions, and changes of a control or of the mode apply. After a restart without its server the
+// bouncer still decides.
 func TestExtAuthz(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -79,7 +79,7 @@ reason := "administrators only" if not allow
 			t.Fatal(err)
 		}
 		if err := answer.ValidateAll(); err != nil {
-			t.Errorf("not an answer that Envoy takes: %v", err)
+			t.Errorf("the answer is not valid for Envoy: %v", err)
 		}
 		status = 200
 		if answer.GetStatus().GetCode() != int32(codes.OK) {
@@ -88,12 +88,12 @@ reason := "administrators only" if not allow
 		return status, answer, answer.GetDynamicMetadata().AsMap()
 	}
 	if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 200 || meta["decision"] != "SHADOW_WOULD_DENY" || meta["policy_id"] != float64(policy) {
-		t.Errorf("in shadow: %d %v", status, meta)
+		t.Errorf("the check in shadow mode = %d %v, want 200 with SHADOW_WOULD_DENY and the control", status, meta)
 	}
 	apptest.Enforce(t, a, "sandbox")
 	apptest.Eventually(t, 10*time.Second, func() error {
 		if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 401 {
-			return fmt.Errorf("still %v", meta)
+			return fmt.Errorf("the check still has the metadata %v, want it enforced", meta)
 		}
 		return nil
 	})
@@ -114,7 +114,7 @@ reason := "administrators only" if not allow
 	} {
 		status, answer, meta := check(holding("GET", c.path, c.token, c.extensions))
 		if status != c.status || meta["decision"] != c.decision {
-			t.Errorf("%s: %d %v", c.what, status, meta)
+			t.Errorf("%s: the check = %d %v, want %d %v", c.what, status, meta, c.status, c.decision)
 		}
 		said[fmt.Sprint(meta["decision_id"])] = c.decision
 		if c.status == 200 {
@@ -122,16 +122,16 @@ reason := "administrators only" if not allow
 		}
 		var no struct{ Error, Message string }
 		if err := json.Unmarshal([]byte(answer.GetDeniedResponse().GetBody()), &no); err != nil || no.Error == "" || c.what == "denied" && no.Message != "administrators only" {
-			t.Errorf("%s: the client reads %q", c.what, answer.GetDeniedResponse().GetBody())
+			t.Errorf("%s: the client gets %q, want the refusal", c.what, answer.GetDeniedResponse().GetBody())
 		}
 	}
 	for path, code := range map[string]string{"/x/../admin": "bad_request", "/a%2fadmin": "bad_request"} {
 		if status, _, meta := check(holding("GET", path, "", nil)); status != 400 || meta["status"] != code {
-			t.Errorf("%s: %d %v", path, status, meta)
+			t.Errorf("the check of %s = %d %v, want 400 %s", path, status, meta, code)
 		}
 	}
 	if status, _, meta := check(holding("GET", "/orders", "", map[string]string{"bouncer": "another"})); status != 403 || meta["status"] != "wrong_bouncer" {
-		t.Errorf("another bouncer: %d %v", status, meta)
+		t.Errorf("the check of another bouncer = %d %v, want 403 wrong_bouncer", status, meta)
 	}
 	apptest.Eventually(t, 10*time.Second, func() error {
 		log := map[string]apptest.LogEntry{}
@@ -140,7 +140,7 @@ reason := "administrators only" if not allow
 		}
 		for decision, word := range said {
 			if e := log[decision]; e.BouncerID != b.ID || e.Decision != word {
-				return fmt.Errorf("%s is %+v in the log", decision, e)
+				return fmt.Errorf("the decision log has %s as %+v, want %s of this bouncer", decision, e, word)
 			}
 		}
 		return nil
@@ -157,7 +157,7 @@ reason := "administrators only" if not allow
 	envoy = asEnvoy(t, second)
 	apptest.Eventually(t, 10*time.Second, func() error {
 		if status, _, meta := check(holding("GET", "/orders", "", nil)); status != 200 {
-			return fmt.Errorf("a replica with the same token: %v", meta)
+			return fmt.Errorf("a replica with the same token has the metadata %v, want the decision", meta)
 		}
 		return nil
 	})
@@ -167,9 +167,9 @@ reason := "administrators only" if not allow
 	b.Kill()
 	b.Start()
 	if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 401 || meta["decision_id"] == "" {
-		t.Errorf("after a restart, without its server: %d %v", status, meta)
+		t.Errorf("the check after a restart without the server = %d %v, want 401 with a decision", status, meta)
 	}
 	if !strings.Contains(b.Log.String(), "ext_authz") {
-		t.Errorf("the log does not name the address: %s", b.Log)
+		t.Errorf("the log does not name ext_authz: %s", b.Log)
 	}
 }

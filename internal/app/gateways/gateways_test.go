@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// page gives the first block of a language in a document of docs/integrations.
+// page returns the first block of a language in a page of docs/integrations.
 func page(t *testing.T, name, language string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/integrations/" + name)
@@ -25,12 +25,12 @@ func page(t *testing.T, name, language string) string {
 	_, rest, found := strings.Cut(string(text), "```"+language+"\n")
 	block, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatalf("%s shows no %s", name, language)
+		t.Fatalf("the page %s has no block of %s", name, language)
 	}
 	return block
 }
 
-// program runs a gateway until the test ends and waits until it listens.
+// program runs a gateway until the test ends, and waits until it listens.
 func program(t *testing.T, addr string, cmd *exec.Cmd) {
 	t.Helper()
 	log := &apptest.Log{}
@@ -122,18 +122,18 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 	// It listens before it has read who stands behind.
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := (&apptest.Client{Base: url}).Do(t, "GET", "/open", nil); res.Status != 200 {
-			return fmt.Errorf("Traefik answers %d", res.Status)
+			return fmt.Errorf("Traefik = %d, want 200", res.Status)
 		}
 		return nil
 	})
 	return url
 }
 
-// gateways are the proxies whose pages show a configuration for forward-auth.
+// gateways are the proxies whose pages have a configuration for forward-auth.
 var gateways = map[string]func(t *testing.T, bouncer, app string) string{"nginx": nginx, "caddy": caddy, "traefik": traefik}
 
-// TestGateways runs the configurations that the documents show, as they stand,
-// in a real nginx, Caddy and Traefik, with a real bouncer beside them.
+// TestGateways runs the unchanged configurations of the pages in a real nginx, Caddy and Traefik,
+// with a real bouncer.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -198,20 +198,20 @@ mask contains "ssn" if startswith(input.resource.path, "/masked")
 				odd := map[string]bool{"dot segments": true, "two slashes": true, "an encoded slash": true}
 				refused := res.Status >= 400 && res.Status < 500 // which of them refuses an odd path, proxy or bouncer, differs
 				if res.Status != c.status && (c.status == 200 || !refused || !odd[c.what]) || (len(seen) == 1) != (res.Status == 200) {
-					t.Errorf("%s: %d, want %d; the application saw %d requests: %s", c.what, res.Status, c.status, len(seen), res.Body)
+					t.Errorf("%s = %d, want %d, with %d requests at the application: %s", c.what, res.Status, c.status, len(seen), res.Body)
 				}
 				if got := res.Header.Get("X-Decision-Id"); got != "" {
 					ids[got] = c.what
 				} else if c.status == 200 && name == "nginx" {
-					t.Errorf("%s: no X-Decision-Id", c.what)
+					t.Errorf("%s: the answer has no X-Decision-Id", c.what)
 				}
 				for _, r := range seen {
 					user := strings.Join(append(r.Header["X-Auth-Request-User"], r.Header["X_auth_request_user"]...), ",")
 					if want := map[bool]string{true: "ann"}[c.token == admin]; user != want || r.RequestURI != c.path {
-						t.Errorf("%s: the application sees %s as %q, want %s as %q", c.what, r.RequestURI, user, c.path, want)
+						t.Errorf("%s: the application gets %s as %q, want %s as %q", c.what, r.RequestURI, user, c.path, want)
 					}
 					if groups := r.Header.Get("X-Auth-Request-Groups"); strings.Contains(groups, "admin") && c.token != admin {
-						t.Errorf("%s: the application sees the groups %q", c.what, groups)
+						t.Errorf("%s: the application gets the groups %q, want no administrators", c.what, groups)
 					}
 				}
 			}
@@ -222,7 +222,7 @@ mask contains "ssn" if startswith(input.resource.path, "/masked")
 				}
 				for id, what := range ids {
 					if log[id].BouncerID != b.ID {
-						return fmt.Errorf("%s: %s is not in the log", what, id)
+						return fmt.Errorf("%s: the decision log lacks %s", what, id)
 					}
 				}
 				return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// spellings are the ways to write a header's name that a receiver may fold into it.
+// spellings returns the spellings of a header's name that a receiver may normalize to it.
 func spellings(name string) []string {
 	return []string{
 		name, strings.ToLower(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(strings.ToLower(name), "-", "_"),
@@ -24,7 +24,7 @@ func spellings(name string) []string {
 	}
 }
 
-// folded is the name that CGI, WSGI, Rack or PHP would look a header up by.
+// folded returns the name under which CGI, WSGI, Rack or PHP finds a header.
 func folded(name string) string {
 	return textproto.CanonicalMIMEHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -34,9 +34,9 @@ func folded(name string) string {
 	}, name))
 }
 
-// TestGatewayHeaders: of the headers that applications believe, no client's value
-// comes through a gateway that is configured as its page shows, in any spelling;
-// others do. TestReservedHeadersDoNotPass of package enforce holds the bouncer itself to it.
+// TestGatewayHeaders checks that no client's value of a header that applications trust passes a
+// gateway with the configuration of its page, in any spelling, and that other headers do.
+// TestReservedHeadersDoNotPass of package enforce checks the bouncer.
 func TestGatewayHeaders(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -70,13 +70,13 @@ func TestGatewayHeaders(t *testing.T) {
 				through += forge(t, app, name, url, batch)
 			}
 			if through < len(names) {
-				t.Errorf("%d requests came through: little was shown", through)
+				t.Errorf("%d requests reached the application, so the test checked little", through)
 			}
 		})
 	}
 }
 
-// forge sends one request with the headers and gives how many reached the application.
+// forge sends a request with the headers and returns the number of requests at the application.
 func forge(t *testing.T, app *apptest.Backend, way, url string, headers []string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/open", nil)
@@ -89,23 +89,23 @@ func forge(t *testing.T, app *apptest.Backend, way, url string, headers []string
 	req.Header.Set("X-Custom", "kept")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatalf("%s: %v: %v", way, headers, err)
+		t.Fatalf("%s with %v: %v", way, headers, err)
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	seen := app.Take()
 	if len(seen) != map[bool]int{true: 1}[res.StatusCode == 200] || res.StatusCode != 200 && res.StatusCode/100 != 4 {
-		t.Errorf("%s: %v: %d, and the application saw %d requests", way, headers, res.StatusCode, len(seen))
+		t.Errorf("%s with %v = %d with %d requests at the application, want one and 200, or none and a refusal", way, headers, res.StatusCode, len(seen))
 	}
 	for _, r := range seen {
 		for name, values := range r.Header {
 			// A request id is a caller's to choose.
 			if strings.Contains(fmt.Sprint(values), "forged") && folded(name) != "X-Request-Id" {
-				t.Errorf("%s: %v: the application sees %s: %v", way, headers, name, values)
+				t.Errorf("%s with %v: the application gets %s: %v, want no forged value", way, headers, name, values)
 			}
 		}
 		if r.Method != http.MethodGet || r.URL.Path != "/open" || r.Header.Get("X-Custom") != "kept" {
-			t.Errorf("%s: %v: the application sees %s %s %v", way, headers, r.Method, r.URL, r.Header)
+			t.Errorf("%s with %v: the application gets %s %s %v, want GET /open with X-Custom", way, headers, r.Method, r.URL, r.Header)
 		}
 	}
 	return len(seen)

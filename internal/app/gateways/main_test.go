@@ -1,4 +1,4 @@
-// Package gateways_test holds the tests of the whole program about gateways in front of applications, and AI traffic.
+// Package gateways_test tests gateways in front of applications, and AI traffic, with the whole program.
 package gateways_test
 
 import (

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// blocks gives every block of a language in a document of docs/integrations.
+// blocks returns the blocks of a language in a page of docs/integrations.
 func blocks(t *testing.T, name, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/integrations/" + name)
@@ -45,14 +45,14 @@ func blocks(t *testing.T, name, language string) []string {
 	}
 }
 
-// checked is a message that knows its own rules.
+// checked is a message with a validation.
 type checked interface {
 	proto.Message
 	ValidateAll() error
 }
 
-// envoyed reads YAML as Envoy does: unknown members are errors, and each
-// message, the typed ones inside too, is held to its rules.
+// envoyed reads YAML as Envoy does: unknown members are errors, and each message is validated, also
+// the typed ones inside.
 func envoyed(t *testing.T, text string, into checked) {
 	t.Helper()
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -63,7 +63,7 @@ func envoyed(t *testing.T, text string, into checked) {
 		t.Fatal(err)
 	}
 	if err := into.ValidateAll(); err != nil {
-		t.Errorf("%T: %v", into, err)
+		t.Errorf("the message %T is not valid: %v", into, err)
 	}
 }
 
@@ -73,26 +73,26 @@ func typed[M checked](t *testing.T, from *anypb.Any, into M) M {
 		t.Fatal(err)
 	}
 	if err := into.ValidateAll(); err != nil {
-		t.Errorf("%T: %v", into, err)
+		t.Errorf("the message %T is not valid: %v", into, err)
 	}
 	return into
 }
 
-// managed gives the connection manager of the one listener.
+// managed returns the connection manager of the only listener.
 func managed(t *testing.T, listeners []*listenerv3.Listener) *hcmv3.HttpConnectionManager {
 	t.Helper()
 	if len(listeners) != 1 {
-		t.Fatalf("%d listeners", len(listeners))
+		t.Fatalf("the page has %d listeners, want 1", len(listeners))
 	}
 	return typed(t, listeners[0].GetFilterChains()[0].GetFilters()[0].GetTypedConfig(), &hcmv3.HttpConnectionManager{})
 }
 
-// TestEnvoyPage: what the page shows is configuration that Envoy takes, and
-// closed where it should be.
+// TestEnvoyPage checks that the page has configurations that Envoy accepts, and that they fail
+// closed.
 func TestEnvoyPage(t *testing.T) {
 	shown := blocks(t, "envoy.md", "yaml")
 	if len(shown) != 3 {
-		t.Fatalf("%d examples", len(shown))
+		t.Fatalf("the page has %d examples, want 3", len(shown))
 	}
 	boot := &bootstrapv3.Bootstrap{}
 	envoyed(t, shown[0], boot)
@@ -102,7 +102,7 @@ func TestEnvoyPage(t *testing.T) {
 		if c.GetName() == "gatehouse" {
 			options := typed(t, c.GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], &httpv3.HttpProtocolOptions{})
 			if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() == nil {
-				t.Error("gRPC needs HTTP/2")
+				t.Error("the cluster for gRPC does not use HTTP/2")
 			}
 		}
 	}
@@ -115,19 +115,19 @@ func TestEnvoyPage(t *testing.T) {
 	asks := typed(t, manager.GetHttpFilters()[0].GetTypedConfig(), &extauthzv3.ExtAuthz{})
 	if asks.GetFailureModeAllow() || !clusters[asks.GetGrpcService().GetEnvoyGrpc().GetClusterName()] || asks.GetWithRequestBody().GetMaxRequestBytes() != 1<<20 ||
 		!manager.GetNormalizePath().GetValue() || !manager.GetUseRemoteAddress().GetValue() {
-		t.Errorf("the filter is %v", asks)
+		t.Errorf("the filter is %v, want one that fails closed", asks)
 	}
 	for _, host := range manager.GetRouteConfig().GetVirtualHosts() {
 		for _, name := range header.OfAnswers() {
 			for _, spelling := range []string{strings.ToLower(name), strings.ReplaceAll(strings.ToLower(name), "-", "_")} {
 				if !slices.Contains(host.GetResponseHeadersToRemove(), spelling) {
-					t.Errorf("the application's %s reaches the client", spelling)
+					t.Errorf("the configuration does not remove the response header %s", spelling)
 				}
 			}
 		}
 		for _, r := range host.GetRoutes() {
 			if !clusters[r.GetRoute().GetCluster()] {
-				t.Errorf("no cluster %q", r.GetRoute().GetCluster())
+				t.Errorf("the configuration has no cluster %q", r.GetRoute().GetCluster())
 			}
 		}
 	}
@@ -136,19 +136,18 @@ func TestEnvoyPage(t *testing.T) {
 	envoyed(t, shown[1], route)
 	per := typed(t, route.GetTypedPerFilterConfig()["envoy.filters.http.ext_authz"], &extauthzv3.ExtAuthzPerRoute{})
 	if e := per.GetCheckSettings().GetContextExtensions(); e["resource"] != "7" || e["bouncer"] == "" {
-		t.Errorf("context_extensions %v", e)
+		t.Errorf("the context_extensions are %v, want the bouncer's", e)
 	}
 
 	filter := &hcmv3.HttpFilter{}
 	envoyed(t, shown[2], filter)
 	plain := typed(t, filter.GetTypedConfig(), &extauthzv3.ExtAuthz{})
 	if plain.GetFailureModeAllow() || plain.GetHttpService().GetPathPrefix() != "/_bouncer/ext_authz" {
-		t.Errorf("the HTTP flavour is %v", plain)
+		t.Errorf("the filter for HTTP is %v, want one that fails closed", plain)
 	}
 }
 
-// TestKubernetesPage: the manifests name settings, ports, volumes and endpoints
-// that there are.
+// TestKubernetesPage checks that the settings, ports, volumes and endpoints of the manifests exist.
 func TestKubernetesPage(t *testing.T) {
 	settings := map[string]bool{}
 	for f := range reflect.TypeFor[app.BouncerConfig]().Fields() {
@@ -156,14 +155,14 @@ func TestKubernetesPage(t *testing.T) {
 	}
 	shown := blocks(t, "kubernetes.md", "yaml")
 	if len(shown) != 2 {
-		t.Fatalf("%d examples", len(shown))
+		t.Fatalf("the page has %d examples, want 2", len(shown))
 	}
 	for i, text := range shown {
 		kinds := []string{}
 		for doc := range strings.SplitSeq(text, "---\n") {
 			var m manifest
 			if err := yaml.UnmarshalStrict([]byte(doc), &m); err != nil {
-				t.Fatalf("example %d: %v", i, err)
+				t.Fatalf("the example %d is not valid: %v", i, err)
 			}
 			kinds = append(kinds, m.Kind)
 			if m.Kind == "Deployment" {
@@ -171,13 +170,12 @@ func TestKubernetesPage(t *testing.T) {
 			}
 		}
 		if !slices.Equal(kinds, []string{"Deployment", "Service"}) {
-			t.Errorf("example %d holds %v", i, kinds)
+			t.Errorf("the example %d has the kinds %v, want a Deployment and its Service", i, kinds)
 		}
 	}
 }
 
-// manifest is as much of a Deployment or Service as the page shows; another
-// member is a mistake.
+// manifest is the part of a Deployment or Service that the page shows. Other members are errors.
 type manifest struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -244,7 +242,7 @@ func (m *manifest) check(t *testing.T, settings map[string]bool) {
 	for _, c := range m.Spec.Template.Spec.Containers {
 		for _, mount := range c.Mounts {
 			if !volumes[mount.Name] {
-				t.Errorf("%s mounts %s, which is no volume", c.Name, mount.Name)
+				t.Errorf("the container %s mounts %s, which is no volume", c.Name, mount.Name)
 			}
 		}
 		if c.Name != "bouncer" {
@@ -259,20 +257,20 @@ func (m *manifest) check(t *testing.T, settings map[string]bool) {
 			}
 		}
 		if set["GATEHOUSE_BOUNCER_UPSTREAM"] == "" && set["GATEHOUSE_BOUNCER_GRPC_LISTEN"] == "" {
-			t.Error("the bouncer stands before nothing")
+			t.Error("the bouncer has no upstream")
 		}
 		if c.Ready.HTTP.Path != "/_bouncer/ready" || c.Live.HTTP.Path != "/_bouncer/live" || c.Ready.HTTP.Port != c.Ports[0].Name || c.Live.HTTP.Port != c.Ports[0].Name ||
 			!strings.HasSuffix(set["GATEHOUSE_BOUNCER_LISTEN"], fmt.Sprint(":", c.Ports[0].Port)) {
-			t.Errorf("probes %+v %+v, ports %+v, %v", c.Ready, c.Live, c.Ports, set)
+			t.Errorf("the container has the probes %+v and %+v, the ports %+v and the settings %v, want them to fit", c.Ready, c.Live, c.Ports, set)
 		}
 	}
 	if !found {
-		t.Error("no bouncer")
+		t.Error("the manifest has no bouncer")
 	}
 }
 
-// TestPages: the page of each gateway is there, shows a configuration that
-// closes when the bouncer is away or says no, and is linked from the README.
+// TestPages checks that each gateway has a page, with a configuration that fails closed and a link
+// from the README.
 func TestPages(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
@@ -280,11 +278,11 @@ func TestPages(t *testing.T) {
 	}
 	pages, err := filepath.Glob("../../../docs/integrations/*.md")
 	if err != nil || len(pages) < 7 {
-		t.Fatalf("%d pages: %v", len(pages), err)
+		t.Fatalf("the folder has %d pages (%v), want at least 7", len(pages), err)
 	}
 	for _, p := range pages {
 		if name := filepath.Base(p); !strings.Contains(string(readme), "docs/integrations/"+name) {
-			t.Errorf("the README does not name %s", name)
+			t.Errorf("the README does not link %s", name)
 		}
 	}
 	var traefik struct {
@@ -298,6 +296,6 @@ func TestPages(t *testing.T) {
 	}
 	auth := traefik.HTTP.Middlewares[traefik.HTTP.Routers["shop"].Middlewares[0]].ForwardAuth
 	if auth["trustForwardHeader"] != false || !strings.HasSuffix(fmt.Sprint(auth["address"]), "/_bouncer/auth") || auth["authRequestHeaders"] == nil || auth["authResponseHeaders"] == nil {
-		t.Errorf("Traefik asks %v", auth)
+		t.Errorf("the middleware of Traefik is %v, want the bouncer's address", auth)
 	}
 }

@@ -168,7 +168,7 @@ func TestServerLeaves(t *testing.T) {
 	s.Interrupt()
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if res := s.Admin.Do(t, "GET", "/health/ready", nil); res.Status != 503 {
-			return fmt.Errorf("still ready: %d", res.Status)
+			return fmt.Errorf("GET /health/ready of the stopping server = %d, want 503", res.Status)
 		}
 		return nil
 	})
@@ -186,13 +186,13 @@ func TestServerLeaves(t *testing.T) {
 		}
 		res.Body.Close()
 		if res.StatusCode != 200 || !res.Close {
-			t.Errorf("%s: %d, the connection ends: %v", path, res.StatusCode, res.Close)
+			t.Errorf("GET %s = %d, closing: %v, want 200 and the end of the connection", path, res.StatusCode, res.Close)
 		}
 	}
 	if code := s.Wait(15 * time.Second); code != 0 {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("the server ended with %d, want 0", code)
 	}
 	if log := s.Log.String(); strings.Contains(log, "ERROR") {
-		t.Errorf("an orderly stop is logged as an error:\n%s", log)
+		t.Errorf("the log has an error for an orderly stop:\n%s", log)
 	}
 }

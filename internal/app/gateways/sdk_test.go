@@ -68,7 +68,7 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// oddly writes a stream in pieces of odd sizes, within lines and letters.
+// oddly writes a stream in pieces of odd sizes, also within lines and letters.
 func oddly(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	sizes := []int{1, 2, 3, 7, 1, 11, 5, 23}
@@ -80,7 +80,7 @@ func oddly(w http.ResponseWriter, text string) {
 	}
 }
 
-// providers speaks as far as the SDKs ask what OpenAI and Anthropic speak.
+// providers answers as OpenAI and Anthropic do, as far as the SDKs need.
 func providers(w http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	streamed := strings.Contains(string(data), `"stream":true`)
@@ -121,8 +121,8 @@ func providers(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestOfficialSDKs: the TypeScript SDKs of OpenAI, Anthropic and MCP run unchanged
-// through a bouncer with the templates of their resources, also over masks.
+// TestOfficialSDKs checks that the TypeScript SDKs of OpenAI, Anthropic and MCP work unchanged
+// through a bouncer with the templates of their resources, also with masks.
 func TestOfficialSDKs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
@@ -166,6 +166,6 @@ func TestOfficialSDKs(t *testing.T) {
 	cmd.Env = append(os.Environ(), "BOUNCER="+b.URL)
 	out, err := cmd.CombinedOutput()
 	if passed := strings.Count(string(out), "ok "); err != nil || passed != 19 {
-		t.Errorf("%d checks passed: %v\n%s", passed, err, out)
+		t.Errorf("%d checks passed (%v), want 19\n%s", passed, err, out)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
-// TestTemplates: each shipped template, fetched for a resource and created
-// unchanged, does its job on its example traffic.
+// TestTemplates checks that each template, filled for a resource and created unchanged, works on
+// its example traffic.
 func TestTemplates(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
@@ -29,7 +29,7 @@ func TestTemplates(t *testing.T) {
 	}
 	a.Do(t, "GET", "/templates", nil).Want(200).Into(&list)
 	if list.Total != 12 || len(list.Templates) != 12 {
-		t.Fatalf("%d templates", list.Total)
+		t.Fatalf("the catalogue has %d templates, want 12", list.Total)
 	}
 	for _, listed := range list.Templates {
 		t.Run(listed.ID, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTemplates(t *testing.T) {
 			a, asker := s.Admin, s.Key(t, s.Admin, "sandbox", "decisions:read")
 			tpl, ok := catalogue.Get(listed.ID)
 			if !ok {
-				t.Fatal("not in the catalogue")
+				t.Fatal("the catalogue lacks the template")
 			}
 			resource := a.Do(t, "POST", "/resources", tpl.Traffic().Resource).Want(201).ID()
 			var filled struct {
@@ -53,16 +53,16 @@ func TestTemplates(t *testing.T) {
 			}
 			a.Do(t, "GET", fmt.Sprintf("/templates/%s?resource_id=%d", listed.ID, resource), nil).Want(200).Into(&filled)
 			if filled.ResourceID != resource || len(filled.Examples) == 0 {
-				t.Errorf("filled: %+v", filled)
+				t.Errorf("the filled template = %+v, want it for the resource, with examples", filled)
 			}
 			for _, p := range filled.Parameters {
 				if want, set := tpl.Traffic().Resource[p.From]; set && fmt.Sprint(want) != fmt.Sprint(p.Value) {
-					t.Errorf("parameter %s is %v, the resource has %v", p.Name, p.Value, want)
+					t.Errorf("the parameter %s is %v, want %v of the resource", p.Name, p.Value, want)
 				}
 			}
 			verdict := a.Do(t, "POST", "/policies/validate", body{"rego_code": filled.RegoCode}).Want(200)
 			if verdict.Get("valid") != true || strings.Contains(string(verdict.Body), `"line"`) {
-				t.Errorf("validate: %s", verdict.Body)
+				t.Errorf("POST /policies/validate = %s, want it valid", verdict.Body)
 			}
 			control := a.Do(t, "POST", "/policies", body{
 				"name": filled.Title, "description": filled.Description, "rego_code": filled.RegoCode,
@@ -70,7 +70,7 @@ func TestTemplates(t *testing.T) {
 			}).Want(201).ID()
 			report := a.Do(t, "POST", fmt.Sprintf("/policies/%d/test", control), nil).Want(200)
 			if report.Get("summary", "failed") != 0.0 || report.Get("summary", "total") != float64(len(filled.TestCases)) {
-				t.Errorf("test: %s", report.Body)
+				t.Errorf("the test of the control = %s, want no failure", report.Body)
 			}
 			for _, x := range tpl.Traffic().Exchanges {
 				t.Run(x.Name, func(t *testing.T) { exchange(t, s, asker, resource, control, x) })
@@ -79,8 +79,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// exchange asks for a decision as OPA's clients do, and, where the input has
-// nothing but a decision request's members, at /decisions/evaluate too.
+// exchange makes a decision with OPA's API, and also at /decisions/evaluate if the input has only
+// the members of a decision request.
 func exchange(t *testing.T, s *apptest.Server, asker *apptest.Client, resource, control int64, x template.Exchange) {
 	input := maps.Clone(x.Input)
 	res := body{"id": resource}
@@ -97,7 +97,7 @@ func exchange(t *testing.T, s *apptest.Server, asker *apptest.Client, resource, 
 	root.Base = s.URL
 	root.Do(t, http.MethodPost, "/v1/data/gatehouse/decision", body{"input": input}).Want(200).Into(&out)
 	if out.Result.Effect != x.Want.Effect || !strings.Contains(out.Result.Reason, x.Want.Reason) || out.Result.PolicyID != control {
-		t.Errorf("%+v, want %+v by control %d", out.Result, x.Want, control)
+		t.Errorf("the decision = %+v, want %+v by the control %d", out.Result, x.Want, control)
 	}
 	if x.Want.Mask != nil {
 		got := map[string]string{}
@@ -105,7 +105,7 @@ func exchange(t *testing.T, s *apptest.Server, asker *apptest.Client, resource, 
 			got[m.Path] = m.Strategy
 		}
 		if !maps.Equal(got, x.Want.Mask) {
-			t.Errorf("mask %v, want %v", got, x.Want.Mask)
+			t.Errorf("the mask = %v, want %v", got, x.Want.Mask)
 		}
 	}
 	delete(input, "request")
@@ -122,7 +122,7 @@ func exchange(t *testing.T, s *apptest.Server, asker *apptest.Client, resource, 
 		want = "DENY"
 	}
 	if got := asker.Do(t, http.MethodPost, "/decisions/evaluate", input).Want(200); got.Get("decision") != want {
-		t.Errorf("evaluate: %s", got.Body)
+		t.Errorf("the decision at /decisions/evaluate = %s, want %s", got.Body, want)
 	}
 }
 
@@ -131,8 +131,8 @@ func object(v any) map[string]any {
 	return m
 }
 
-// TestTemplateFollowsEnrichment: a change of the enrichment counts without an
-// edit of the control; and what the catalogue refuses.
+// TestTemplateFollowsEnrichment checks that a change of the enrichment applies without an edit of
+// the control, and what the catalogue refuses.
 func TestTemplateFollowsEnrichment(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, asker := s.Admin, s.Key(t, s.Admin, "sandbox", "decisions:read")
@@ -152,11 +152,11 @@ func TestTemplateFollowsEnrichment(t *testing.T) {
 		return asker.Do(t, "POST", "/decisions/evaluate", body{"resource": body{"id": resource}, "context": body{"destination": to}}).Want(200).Get("decision")
 	}
 	if decide("a.example") != "PERMIT" || decide("b.example") != "DENY" {
-		t.Error("the list does not count")
+		t.Error("the decision does not use the list")
 	}
 	a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), body{"egress_destinations": []string{"b.example"}}).Want(200)
 	if decide("a.example") != "DENY" || decide("b.example") != "PERMIT" {
-		t.Error("the change does not count")
+		t.Error("the decision does not use the changed enrichment")
 	}
 
 	a.Do(t, "GET", "/templates/NO_SUCH", nil).Want(404)

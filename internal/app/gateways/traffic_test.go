@@ -27,7 +27,7 @@ type wired struct {
 	before     []int  // tokens that requests before it cost
 }
 
-// roadshow is every template's example traffic, and what it is sent through.
+// roadshow is the example traffic of all templates, and the bouncer for it.
 type roadshow struct {
 	*testing.T
 	s         *apptest.Server
@@ -40,9 +40,8 @@ type roadshow struct {
 	tokens    *apptest.BouncerProcess // verifies tokens
 }
 
-// TestTemplateTraffic: the example traffic of every template, all of it, through
-// a bouncer: in shadow mode the answers are the application's and the log says
-// what would have been; in enforce mode it is so.
+// TestTemplateTraffic sends the example traffic of every template through a bouncer: in shadow mode
+// the answers are the application's and the log has the effects, in enforce mode they apply.
 func TestTemplateTraffic(t *testing.T) {
 	t.Parallel()
 	r := &roadshow{T: t, s: apptest.StartServer(t, dbtest.SQLite), is: apptest.NewIssuer(t), ids: map[string]int64{}}
@@ -58,7 +57,7 @@ func TestTemplateTraffic(t *testing.T) {
 		r.register(&tpl)
 	}
 	if len(r.cases)+len(r.asked) != total || len(r.asked) > 1 || total < 60 {
-		t.Fatalf("%d exchanges through a bouncer and %d by the decision API, of %d", len(r.cases), len(r.asked), total)
+		t.Fatalf("the test has %d exchanges for a bouncer and %d for the decision API, want %d in all", len(r.cases), len(r.asked), total)
 	}
 	r.plain = r.s.Bouncer(t, r.s.Admin, body{"name": "plain", "environment": "sandbox", "resource_ids": r.resources}, app.Addr)
 	r.tokens = r.s.Bouncer(t, r.s.Admin, body{"name": "tokens", "environment": "sandbox", "resource_ids": r.resources, "configuration": body{"identity": r.is.Identity()}}, app.Addr)
@@ -73,7 +72,7 @@ func TestTemplateTraffic(t *testing.T) {
 			if status, got := r.cases[first].send(t, b.URL, strconv.Itoa(first), "wait"); status == 403 || strings.Contains(got, "-32001") {
 				return nil
 			}
-			return errors.New("does not enforce yet")
+			return errors.New("the bouncer does not enforce yet")
 		})
 	}
 	for n := range r.cases {
@@ -83,7 +82,7 @@ func TestTemplateTraffic(t *testing.T) {
 	r.decide()
 }
 
-// register makes a template's resource and control, and takes its exchanges.
+// register creates a template's resource and control, and adds its exchanges.
 func (r *roadshow) register(tpl *template.Template) {
 	r.Helper()
 	host := strings.ReplaceAll(strings.ToLower(tpl.ID), "_", "-") + ".example"
@@ -107,7 +106,7 @@ func (r *roadshow) register(tpl *template.Template) {
 	}
 }
 
-// addToken gives a caller with attributes a token that has them.
+// addToken gives a caller with attributes a token with them.
 func (c *wired) addToken(t *testing.T, is *apptest.Issuer) {
 	user := object(c.x.Input["user"])
 	attributes := object(user["attributes"])
@@ -119,9 +118,8 @@ func (c *wired) addToken(t *testing.T, is *apptest.Issuer) {
 	c.token = is.With(t, user["id"].(string), claims)
 }
 
-// precede makes the requests before this one of what it says was used, and a
-// prompt as large as it says. The examples take a short prompt for 40 tokens; the
-// bouncer estimates about ten.
+// precede sends the requests before this one that use what it says, and a prompt as large as it
+// says. The examples assume 40 tokens for a short prompt, the bouncer estimates about ten.
 func (c *wired) precede() {
 	used := object(object(c.x.Input["usage"]))
 	requests, _ := object(used["requests"])["minute"].(float64)
@@ -137,7 +135,7 @@ func (c *wired) precede() {
 	}
 }
 
-// answer is the application: the exchange's answer, or one that cost so much.
+// answer is the application: it sends the exchange's answer, or one with so many tokens.
 func (r *roadshow) answer(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(io.Discard, req.Body)
 	if cost, is := strings.CutPrefix(req.Header.Get("X-Case"), "cost-"); is {
@@ -158,7 +156,7 @@ func (r *roadshow) answer(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(content(a.Body))
 }
 
-// play sends a case with what comes before it.
+// play sends a case and what comes before it.
 func (r *roadshow) play(n int, run string) (int, string) {
 	r.Helper()
 	c := &r.cases[n]
@@ -184,7 +182,7 @@ func (r *roadshow) play(n int, run string) (int, string) {
 	return c.send(r.T, url, strconv.Itoa(n), run)
 }
 
-// watch plays everything in shadow mode.
+// watch plays all cases in shadow mode.
 func (r *roadshow) watch() {
 	r.Helper()
 	for n := range r.cases {
@@ -200,7 +198,7 @@ func (r *roadshow) watch() {
 		for _, c := range r.cases {
 			e := log[c.id+"-shadow"]
 			if len(e) != 1 {
-				return fmt.Errorf("%s is in the log %d times", c.name, len(e))
+				return fmt.Errorf("the decision log has %s %d times, want once", c.name, len(e))
 			}
 			if e[0].Effect != effects[c.x.Want.Effect] {
 				r.Errorf("%s is in the log as %s (%s), want %s", c.name, e[0].Effect, e[0].Reason, c.x.Want.Effect)
@@ -210,7 +208,7 @@ func (r *roadshow) watch() {
 	})
 }
 
-// decide puts to the decision API what only its callers can say.
+// decide sends to the decision API what only its callers can say.
 func (r *roadshow) decide() {
 	r.Helper()
 	for _, c := range r.asked {
@@ -224,7 +222,7 @@ func (r *roadshow) decide() {
 	}
 }
 
-// content is a message's body: a JSON string is a text as it stands.
+// content returns a message's body: a JSON string is a text.
 func content(raw json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -272,26 +270,26 @@ func (c *wired) judge(t *testing.T, status int, got string) {
 	switch c.x.Want.Effect {
 	case "DENY":
 		if refused := status == 403 || status == 429 || status == 200 && strings.Contains(got, `"code":-32001`); !refused || got == answer {
-			t.Errorf("%s: %d %s", c.name, status, got)
+			t.Errorf("%s = %d %s, want the refusal", c.name, status, got)
 		}
 		var said struct{ Message string }
 		var rpc struct{ Error struct{ Message string } }
 		_ = json.Unmarshal([]byte(got), &said)
 		_ = json.Unmarshal([]byte(got), &rpc)
 		if !strings.Contains(said.Message+rpc.Error.Message, c.x.Want.Reason) {
-			t.Errorf("%s: %s, want %q", c.name, got, c.x.Want.Reason)
+			t.Errorf("%s = %s, want the reason %q", c.name, got, c.x.Want.Reason)
 		}
 	case "ALLOW":
 		if status != c.x.Answer.Status || got != answer {
-			t.Errorf("%s: %d %q, want %q", c.name, status, got, answer)
+			t.Errorf("%s = %d %q, want %d %q", c.name, status, got, c.x.Answer.Status, answer)
 		}
 	case "MASK":
 		if status != c.x.Answer.Status {
-			t.Errorf("%s: %d %s", c.name, status, got)
+			t.Errorf("%s = %d %s, want %d", c.name, status, got, c.x.Answer.Status)
 		}
 		for path, clear := range map[string]string{"pii:emails": "@example.com", "pii:card_numbers": "4111 1111 1111", "pii:ssn": "078-05-1120"} {
 			if c.x.Want.Mask[path] != "" && strings.Contains(got, clear) {
-				t.Errorf("%s: in clear: %s", c.name, got)
+				t.Errorf("%s shows in clear: %s", c.name, got)
 			}
 		}
 	}

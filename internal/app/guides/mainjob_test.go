@@ -3,7 +3,6 @@ package guides_test
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// TestMainJob is the product's main job from end to end, with real processes:
-// an author writes, validates, tests and activates a control; the bridge
-// delivers it; the bouncer enforces it; each decision is in the audit; the
-// control is promoted.
+// TestMainJob does the product's main job with real processes: an author writes, validates, tests and
+// activates a control, the bridge delivers it, the bouncer enforces it, the audit has each decision, and
+// the control is promoted.
 func TestMainJob(t *testing.T) {
 	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
@@ -32,7 +30,7 @@ func TestMainJob(t *testing.T) {
 
 		a.Do(t, "POST", "/policies/validate", body{"rego_code": "package x\n\nallow if nonsense(1)"}).Want(200)
 		if v := a.Do(t, "POST", "/policies/validate", body{"rego_code": apptest.Payroll}).Want(200).Get("valid"); v != true {
-			t.Fatalf("the control is not valid: %v", v)
+			t.Fatalf("POST /policies/validate = %v, want it valid", v)
 		}
 		tests := []body{
 			{"name": "staff read", "expected": true, "input": body{"user": body{"roles": []string{"staff"}}, "action": body{"method": "GET"}}},
@@ -43,57 +41,46 @@ func TestMainJob(t *testing.T) {
 		}).Want(201).ID()
 		path := fmt.Sprintf("/policies/%d", policy)
 		if f := a.Do(t, "POST", path+"/test", body{}).Want(200).Get("summary", "failed"); f != 0.0 {
-			t.Fatalf("%v stored tests fail", f)
+			t.Fatalf("%v stored tests fail, want none", f)
 		}
 		a.Do(t, "PUT", path, body{"status": "active"}).Want(200)
 
 		visitor, staff, hr := bouncer.As("eve", "visitor"), bouncer.As("ben", "staff"), bouncer.As("ada", "hr")
-		apptest.Eventually(t, 5*time.Second, func() error { return wantStatus(visitor, 403) })
+		apptest.Answers(t, visitor, "/employees/1", 403, 5*time.Second)
 		before := seen()
 		res := visitor.Do(t, "GET", "/employees/1", nil).Want(403)
 		if !bytes.Contains(res.Body, []byte("only HR and staff")) || seen() != before {
-			t.Errorf("the denial says %s, and the application saw %d more requests", res.Body, seen()-before)
+			t.Errorf("the denial = %s and %d requests at the application, want the reason and none", res.Body, seen()-before)
 		}
 		if got := staff.Do(t, "GET", "/employees/1", nil).Want(200); bytes.Contains(got.Body, []byte("900-12")) || bytes.Contains(got.Body, []byte("98000")) || !bytes.Contains(got.Body, []byte("Ada")) {
-			t.Errorf("the masked answer: %s", got.Body)
+			t.Errorf("the masked answer = %s, want it without number and salary", got.Body)
 		}
 		if got := hr.Do(t, "GET", "/employees/1", nil).Want(200); !bytes.Contains(got.Body, []byte("900-12-3456")) {
-			t.Errorf("the permitted answer: %s", got.Body)
+			t.Errorf("the permitted answer = %s, want the number", got.Body)
 		}
-		// A bouncer that the control is not for passes what has no control.
+		// Another bouncer does not apply the control.
 		other.As("eve", "visitor").Do(t, "GET", "/employees/1", nil).Want(200)
 
 		apptest.Eventually(t, 5*time.Second, func() error {
 			logs := a.Do(t, "GET", "/decisions/audit?environment=sandbox&limit=100", nil).Want(200)
 			for _, effect := range []string{`"DENY"`, `"MASK"`, `"ALLOW"`} {
 				if !bytes.Contains(logs.Body, []byte(effect)) {
-					return fmt.Errorf("no %s in %s", effect, logs.Body)
+					return fmt.Errorf("the decision log %s lacks %s", logs.Body, effect)
 				}
 			}
 			return nil
 		})
 		if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-			t.Errorf("the audit does not verify: %v", v)
+			t.Errorf("GET /audit/verify = %v, want it valid", v)
 		}
 		if env := a.Do(t, "POST", path+"/promote", body{"deployment_notes": "first"}).Want(200).Get("environment"); env != "production" {
-			t.Errorf("promoted to %v", env)
+			t.Errorf("the control is promoted to %v, want production", env)
 		}
 		a.Do(t, "POST", path+"/promote", body{}).Want(409)
 	})
 }
 
-func wantStatus(c *apptest.Client, status int) error {
-	res, err := c.Try("GET", "/employees/1", nil)
-	if err != nil {
-		return err
-	}
-	if res.Status != status {
-		return fmt.Errorf("answered %d: %s", res.Status, res.Body)
-	}
-	return nil
-}
-
-// TestTour runs the tour of the README as it stands, against `gatehouse dev`.
+// TestTour runs the tour of the README against `gatehouse dev`.
 func TestTour(t *testing.T) {
 	dir := t.TempDir()
 	api, sandbox, production, demo := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
@@ -103,7 +90,7 @@ func TestTour(t *testing.T) {
 	}, "dev")
 	apptest.Eventually(t, 20*time.Second, func() error {
 		if !strings.Contains(dev.Log.String(), "Try it:") {
-			return fmt.Errorf("no welcome in: %s", dev.Log)
+			return fmt.Errorf("gatehouse dev writes no welcome: %s", dev.Log)
 		}
 		return nil
 	})
@@ -113,31 +100,17 @@ func TestTour(t *testing.T) {
 	}
 	ports := strings.NewReplacer("127.0.0.1:8080", api, "127.0.0.1:8081", sandbox, "127.0.0.1:8082", production, "127.0.0.1:8083", demo)
 	steps := tourSteps(ports.Replace(string(readme)))
-	out := runTour(t, dir, steps)
+	out := runSteps(t, dir, steps)
 	for i, want := range tourExpectations {
 		if i >= len(out) {
 			t.Fatalf("the tour has %d steps, want %d", len(out), len(tourExpectations))
 		}
-		for _, text := range want {
-			if !strings.Contains(out[i], text) {
-				t.Errorf("step %d does not show %q:\n%s", i+1, text, out[i])
-			}
-		}
+		apptest.WantTexts(t, out[i], want...)
 	}
 	dev.Interrupt()
 	if code := dev.Wait(10 * time.Second); code != 0 {
-		t.Errorf("Ctrl-C ended with %d:\n%s", code, dev.Log)
+		t.Errorf("Ctrl-C ended gatehouse dev with %d, want 0:\n%s", code, dev.Log)
 	}
 	dev.Start()
-	apptest.Eventually(t, 20*time.Second, func() error {
-		res, err := http.Get("http://" + sandbox + "/_bouncer/ready")
-		if err != nil {
-			return err
-		}
-		res.Body.Close()
-		if res.StatusCode != 200 {
-			return fmt.Errorf("ready answers %d", res.StatusCode)
-		}
-		return nil
-	})
+	apptest.Answers(t, &apptest.Client{Base: "http://" + sandbox}, "/_bouncer/ready", 200, 20*time.Second)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -13,13 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestReplayGuide pastes docs/replay.md into a shell, command by command.
+// TestReplayGuide runs the commands of docs/replay.md one by one.
 func TestReplayGuide(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/replay.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := apptest.StartServer(t, dbtest.SQLite)
 	resource, policy := apptest.Recorded(t, s.Admin, "production", 300, 12)
 	key := s.Key(t, s.Admin, "production", "policies:write", "audit:read").APIKey
@@ -38,20 +33,20 @@ func TestReplayGuide(t *testing.T) {
 		{`"skipped":[]`, 0},
 		{`"examined":1`, 0},
 	}
-	blocks := regexp.MustCompile("(?s)```bash\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	blocks := apptest.Blocks(apptest.Page(t, "replay.md"))
 	if len(blocks) != len(wants) {
-		t.Fatalf("%d blocks, want %d", len(blocks), len(wants))
+		t.Fatalf("docs/replay.md has %d blocks, want %d", len(blocks), len(wants))
 	}
 	for i, block := range blocks {
-		out, code := apptest.Shell(t, dir, env+block[1])
+		out, code := apptest.Shell(t, dir, env+block)
 		if code != wants[i].code || !strings.Contains(out, wants[i].text) {
-			t.Errorf("%s\nended with %d, want %d and %q:\n%s", block[1], code, wants[i].code, wants[i].text, out)
+			t.Errorf("%s\nended with %d, want %d and %q:\n%s", block, code, wants[i].code, wants[i].text, out)
 		}
 	}
 	var run struct{ Result apptest.ImpactFigures }
 	written, err := os.ReadFile(filepath.Join(dir, "impact.json"))
 	if err != nil || json.Unmarshal(written, &run) != nil || run.Result.NewlyBlocked != 12 {
-		t.Errorf("impact.json: %v %s", err, written)
+		t.Errorf("impact.json is %s (%v), want 12 newly blocked decisions", written, err)
 	}
 	for _, c := range []struct {
 		command, text string

@@ -1,35 +1,18 @@
 package guides_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// TestSCIMGuide pastes docs/scim.md into a shell.
+// TestSCIMGuide runs the commands of docs/scim.md.
 func TestSCIMGuide(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/scim.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := apptest.StartServer(t, dbtest.SQLite)
-	script := "set -eu\nexport GATEHOUSE_ADMIN_PASSWORD='" + apptest.Password + "'\n"
-	for _, block := range apptest.Fences(string(text)) {
-		script += strings.ReplaceAll(block[1], "http://127.0.0.1:8080", s.URL)
-	}
-	out, code := apptest.Shell(t, t.TempDir(), script+"\necho guide-done\n")
-	if code != 0 || strings.Contains(out, `"error":"`) || strings.Contains(out, "messages:2.0:Error") {
-		t.Fatalf("the guide ended with %d:\n%s", code, out)
-	}
-	for _, want := range []string{
-		`"base_url":"` + s.URL + `/scim/v2"`, `"name":"Okta"`, `"totalResults":0`, `"displayName":"Security"`, `"roles":["auditor","policy_author","viewer"]`, `"active":false`,
-		`"match_subject":true`, "guide-done",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the guide does not show %q:\n%s", want, out)
-		}
-	}
+	out := run(t, t.TempDir(), commands(t, "scim.md", s),
+
+		`"base_url":"`+s.URL+`/scim/v2"`, `"name":"Okta"`, `"totalResults":0`, `"displayName":"Security"`, `"roles":["auditor","policy_author","viewer"]`, `"active":false`,
+		`"match_subject":true`)
+	wantNone(t, out, `"error":"`, "messages:2.0:Error")
 }

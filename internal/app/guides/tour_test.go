@@ -1,14 +1,13 @@
 package guides_test
 
 import (
-	"context"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// tourExpectations say what each step of the tour must show.
+// tourExpectations are the texts that each step of the tour must show.
 var tourExpectations = [][]string{
 	{`"ssn":"900-12-3456"`, `"Ada Quill"`, "only HR and staff may read payroll"},
 	{`"Payroll access"`, `"total":1`},
@@ -19,7 +18,7 @@ var tourExpectations = [][]string{
 	{`"decision":"PERMIT"`, `"allow":false`},
 }
 
-// tourSteps are the blocks of the README that are marked as the tour.
+// tourSteps returns the blocks of the README that are marked as the tour.
 func tourSteps(readme string) []string {
 	var steps []string
 	for _, part := range strings.Split(readme, "<!-- tour -->")[1:] {
@@ -30,18 +29,9 @@ func tourSteps(readme string) []string {
 	return steps
 }
 
-// runTour pastes the steps into one shell and gives what each printed.
-func runTour(t *testing.T, dir string, steps []string) []string {
+// runSteps runs the steps in one shell and returns the output of each.
+func runSteps(t *testing.T, dir string, steps []string) []string {
 	t.Helper()
 	const mark = "----- next step -----"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-s")
-	cmd.Dir = dir
-	cmd.Stdin = strings.NewReader(strings.Join(steps, "\necho; echo '"+mark+"'\n"))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("the tour ended: %v\n%s", err, out)
-	}
-	return strings.Split(string(out), mark)
+	return strings.Split(apptest.RunShell(t, dir, strings.Join(steps, "\necho; echo '"+mark+"'\n")), mark)
 }

@@ -3,6 +3,7 @@ package hardening_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,48 +14,46 @@ import (
 var bouncerCases = []hardeningCase{
 	{"B7 a bouncer's token elsewhere", bouncerElsewhere},
 	{"B7 a bouncer's token that ended", bouncerEnded},
-	{"B7 a bundle holds what is its bouncer's", bouncerBundle},
+	{"B7 a bundle has only its bouncer's controls", bouncerBundle},
 }
 
-// enforcer registers a bouncer and gives a client with its token.
-func (r *rig) enforcer(t *testing.T, p *party, members body) (id int64, c *apptest.Client) {
+// newBouncer registers a bouncer and returns a client with its token.
+func (r *fixture) newBouncer(t *testing.T, p *party, members body) (id int64, c *apptest.Client) {
 	t.Helper()
 	draft := body{"name": r.name("bouncer"), "hostname": "edge.example", "port": 8443, "environment": "sandbox"}
-	for k, v := range members {
-		draft[k] = v
-	}
+	maps.Copy(draft, members)
 	made := p.admin.Do(t, "POST", "/bouncers", draft).Want(201)
 	r.reporting[p.id] = true
-	// A bundle that is asked for twice over one connection counts as refused.
+	// Two requests for a bundle over one connection count as a refused bundle.
 	c = r.s.Anonymous().With("Connection", "close")
-	c.Bearer, _ = made.Get("token").(string)
+	c.Bearer = made.Text("token")
 	return made.ID(), c
 }
 
-// bouncerElsewhere: a bouncer's token opens the bridge for its own bouncer, and
-// no operation of the API.
-func bouncerElsewhere(t *testing.T, r *rig) {
-	own, c := r.enforcer(t, r.alpha, nil)
-	sibling, _ := r.enforcer(t, r.alpha, nil)
+// bouncerElsewhere checks that a bouncer's token opens the bridge for its own bouncer, and no
+// operation of the API.
+func bouncerElsewhere(t *testing.T, r *fixture) {
+	own, c := r.newBouncer(t, r.alpha, nil)
+	sibling, _ := r.newBouncer(t, r.alpha, nil)
 	bundle := func(id any) string { return fmt.Sprintf("/bridge/bundles/%v", id) }
 	c.Do(t, "GET", "/bridge/self", nil).Want(200)
 	c.Do(t, "GET", bundle(own), nil).Want(200)
-	r.unchanged(t, func() {
-		for _, op := range r.secured() {
+	r.wantUnchanged(t, func() {
+		for _, op := range r.withSecurity() {
 			if op.bridge() {
 				continue
 			}
-			res := op.send(t, c, op.at(r.alpha.valueOf))
-			// Who one is, and counters of one's own tenant, anyone with a credential may ask.
+			res := op.send(t, c, op.pathWith(r.alpha.valueOf))
+			// Every credential may ask who it is.
 			if harmless := op.id == "get-current-user"; res.Status != 403 && res.Status != 401 && !harmless && !(op.id == "logout" && res.Status == 400) {
-				t.Errorf("%s with a bouncer's token: %d %s", op.id, res.Status, res.Body)
+				t.Errorf("%s with a bouncer's token = %d %s, want 401 or 403", op.id, res.Status, res.Body)
 			}
 		}
 		for _, path := range []string{bundle("%v"), bundle("%v") + "/discovery"} {
-			never := r.do(t, asked(c), "GET", fmt.Sprintf(path, 987654321), 404, nil)
+			never := r.do(t, withRequestID(c), "GET", fmt.Sprintf(path, 987654321), 404, nil)
 			for _, foreign := range []int64{sibling, r.beta.bouncer} {
-				if res := r.do(t, asked(c), "GET", fmt.Sprintf(path, foreign), 404, nil); !bytes.Equal(res.Body, never.Body) {
-					t.Errorf("a foreign bouncer is %s, one that never was %s", res.Body, never.Body)
+				if res := r.do(t, withRequestID(c), "GET", fmt.Sprintf(path, foreign), 404, nil); !bytes.Equal(res.Body, never.Body) {
+					t.Errorf("GET "+path+" = %s, want %s as for an unknown bouncer", foreign, res.Body, never.Body)
 				}
 			}
 		}
@@ -62,14 +61,14 @@ func bouncerElsewhere(t *testing.T, r *rig) {
 			r.do(t, other, "GET", bundle(own), 403, nil)
 		}
 	})
-	// The token is no API key, and other credentials are no bouncer's.
+	// The bridge takes neither an incomplete token nor other credentials.
 	r.do(t, &apptest.Client{Base: c.Base, Bearer: c.Bearer[:len(c.Bearer)-1]}, "GET", "/bridge/self", 401, nil)
 	r.do(t, r.alpha.key, "GET", bundle(own), 403, nil)
 	r.do(t, r.alpha.admin, "POST", "/bridge/logs", 403, []byte("[]"))
 	if strings.Contains(r.s.Kept(t), c.Bearer) || strings.Contains(r.s.Log.String(), c.Bearer) {
-		t.Error("a bouncer's token is kept in clear")
+		t.Error("the store or the log contains a bouncer's token in clear")
 	}
-	// What a bouncer reports is its own, whatever it says of itself.
+	// A report counts for the bouncer that sends it, whatever it says.
 	event := body{
 		"decision_id": r.name("forged"), "timestamp": "2026-01-01T00:00:00Z", "path": "gatehouse/decision", "input": body{"user": body{"id": "u"}},
 		"result": body{"decision": "PERMIT"}, "labels": body{"bouncer_id": fmt.Sprint(sibling), "id": fmt.Sprint(sibling)}, "bouncer_id": sibling, "tenant_id": r.beta.id,
@@ -80,36 +79,36 @@ func bouncerElsewhere(t *testing.T, r *rig) {
 		for _, entry := range logs.Get("logs").([]any) {
 			if e, _ := entry.(map[string]any); e["decision_id"] == event["decision_id"] {
 				if e["bouncer_id"] != float64(own) {
-					t.Errorf("the event is said to be of %v, and is of %d", e["bouncer_id"], own)
+					t.Errorf("the decision log says bouncer %v, want %d", e["bouncer_id"], own)
 				}
 				return nil
 			}
 		}
-		return fmt.Errorf("the event is not in the log")
+		return fmt.Errorf("the decision log lacks the event %v", event["decision_id"])
 	})
 }
 
-// bouncerEnded: a token that was rotated, and those of a bouncer or tenant that
-// is gone or suspended, stop within a second.
-func bouncerEnded(t *testing.T, r *rig) {
+// bouncerEnded checks that a rotated token, and the token of a deleted bouncer or of a suspended or
+// deleted tenant, stop within a second.
+func bouncerEnded(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Fleet")
-	stops := func(what string, c *apptest.Client, f func()) {
+	wantEnded := func(what string, c *apptest.Client, end func()) {
 		t.Helper()
 		c.Do(t, "GET", "/bridge/self", nil).Want(200)
-		f()
+		end()
 		apptest.Eventually(t, time.Second, func() error {
 			if res := c.Do(t, "GET", "/bridge/self", nil); res.Status != 401 && res.Status != 403 {
-				return fmt.Errorf("%s: %d %s", what, res.Status, res.Body)
+				return fmt.Errorf("%s: GET /bridge/self = %d %s, want 401 or 403", what, res.Status, res.Body)
 			}
 			return nil
 		})
 	}
-	id, c := r.enforcer(t, p, nil)
-	stops("rotated", c, func() { p.admin.Do(t, "POST", fmt.Sprintf("/bouncers/%d/rotate-token", id), nil).Want(200, 201) })
-	id, c = r.enforcer(t, p, nil)
-	stops("deleted", c, func() { p.admin.Do(t, "DELETE", fmt.Sprintf("/bouncers/%d", id), nil).Want(200) })
-	id, c = r.enforcer(t, p, nil)
-	// A poll that is parked ends with its tenant, and brings nothing.
+	id, c := r.newBouncer(t, p, nil)
+	wantEnded("rotated", c, func() { p.admin.Do(t, "POST", fmt.Sprintf("/bouncers/%d/rotate-token", id), nil).Want(200, 201) })
+	id, c = r.newBouncer(t, p, nil)
+	wantEnded("deleted", c, func() { p.admin.Do(t, "DELETE", fmt.Sprintf("/bouncers/%d", id), nil).Want(200) })
+	id, c = r.newBouncer(t, p, nil)
+	// A waiting poll ends with its tenant, and gets no bundle.
 	first := c.Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", id), nil).Want(200)
 	parked := make(chan *apptest.Response, 1)
 	go func() {
@@ -119,30 +118,30 @@ func bouncerEnded(t *testing.T, r *rig) {
 		}
 		parked <- res
 	}()
-	stops("suspended", c, func() { r.s.Admin.Do(t, "PUT", "/tenants/"+p.id, body{"status": "suspended"}).Want(200) })
+	wantEnded("suspended", c, func() { r.s.Admin.Do(t, "PUT", "/tenants/"+p.id, body{"status": "suspended"}).Want(200) })
 	select {
 	case res := <-parked:
 		if res != nil && res.Status == 200 {
-			t.Errorf("the parked poll was answered %d with %d bytes", res.Status, len(res.Body))
+			t.Errorf("the waiting poll of a suspended tenant = %d with %d bytes, want no bundle", res.Status, len(res.Body))
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the parked poll goes on after its tenant was suspended")
+		t.Error("the poll still waits 30 s after its tenant was suspended")
 	}
 	r.s.Admin.Do(t, "PUT", "/tenants/"+p.id, body{"status": "active"}).Want(200)
-	stops("purged", c, func() { r.s.Admin.Do(t, "DELETE", "/tenants/"+p.id+"?hard_delete=true", nil).Want(200) })
+	wantEnded("purged", c, func() { r.s.Admin.Do(t, "DELETE", "/tenants/"+p.id+"?hard_delete=true", nil).Want(200) })
 }
 
-// bouncerBundle: a bundle holds the controls of its bouncer's resources and the
-// tenant-wide ones of its environment, and none that is a draft or deleted.
-func bouncerBundle(t *testing.T, r *rig) {
+// bouncerBundle checks that a bundle has the active controls of its bouncer's resources and the
+// tenant-wide ones of its environment, and no others.
+func bouncerBundle(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Bundles")
 	res := func(env string) int64 {
 		return p.admin.Do(t, "POST", "/resources", body{"name": r.name("res"), "type": "api", "path": "/" + r.name("x"), "environment": env}).Want(201).ID()
 	}
 	mine, others, far := res("sandbox"), res("sandbox"), res("production")
-	id, c := r.enforcer(t, p, body{"resource_ids": []int64{mine}})
+	id, c := r.newBouncer(t, p, body{"resource_ids": []int64{mine}})
 	source := func(canary string) string { return "package p\n\nreason := \"" + canary + "\"\n\nallow := true\n" }
-	deleted := r.control(t, p, body{"status": "active", "rego_code": source("canary-deleted")})
+	deleted := r.newControl(t, p, body{"status": "active", "rego_code": source("canary-deleted")})
 	for canary, members := range map[string]body{
 		"canary-wide":       {"status": "active"},
 		"canary-mine":       {"status": "active", "resource_id": mine},
@@ -151,7 +150,7 @@ func bouncerBundle(t *testing.T, r *rig) {
 		"canary-production": {"status": "active", "environment": "production", "resource_id": far},
 	} {
 		members["rego_code"] = source(canary)
-		r.control(t, p, members)
+		r.newControl(t, p, members)
 	}
 	p.admin.Do(t, "DELETE", fmt.Sprintf("/policies/%d", deleted), nil).Want(200)
 	apptest.Eventually(t, 5*time.Second, func() error {
@@ -160,7 +159,7 @@ func bouncerBundle(t *testing.T, r *rig) {
 			"canary-wide": true, "canary-mine": true, "canary-others": false, "canary-draft": false, "canary-production": false, "canary-deleted": false,
 		} {
 			if strings.Contains(text, canary) != want {
-				return fmt.Errorf("%s in the bundle: %v, want %v", canary, !want, want)
+				return fmt.Errorf("the bundle has %s: %v, want %v", canary, !want, want)
 			}
 		}
 		return nil

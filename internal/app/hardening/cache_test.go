@@ -13,13 +13,13 @@ import (
 )
 
 var cacheCases = []hardeningCase{
-	{"D1 a cached decision is the asker's own", cachedDecisions},
-	{"D1 parallel askers", parallelAskers},
-	{"D1 a change is seen", cacheInvalidation},
+	{"D1 a cached decision fits its request", cachedDecisions},
+	{"D1 parallel requests", parallelDecisions},
+	{"D1 a change takes effect", cacheInvalidation},
 }
 
-// echo is a control whose reason shows the input that it was evaluated for.
-const echo = `package p
+// echoControl is a control whose reason shows the input of the evaluation.
+const echoControl = `package p
 
 default allow := false
 
@@ -28,8 +28,8 @@ allow if input.user.id == "yes"
 reason := json.marshal([object.get(input.context, "a", "absent"), object.get(input.context, "b", "absent"), object.get(input.user, "id", "absent")])
 `
 
-// tricky are values that a careless key would take for one another.
-func tricky() []any {
+// similarValues returns values that a careless cache key would confuse.
+func similarValues() []any {
 	return []any{
 		nil, false, true, 0.0, 1.0, -1.0, 1.5, "", "0", "1", "true", "null", "absent", "a", "b", "a,b", "a|b", "a:b", "a;b", "a\x1fb", "a/b", `a"b`, `a\b`, `","`, `"a"`, "a\n", "ab",
 		[]any{},
@@ -54,12 +54,12 @@ func tricky() []any {
 	}
 }
 
-// cachedDecisions asks with values that differ in type, order and delimiters
-// only, each twice, and compares each answer with what was sent.
-func cachedDecisions(t *testing.T, r *rig) {
+// cachedDecisions sends requests whose values differ only in type, order and delimiters, each
+// twice, and compares each answer with its request.
+func cachedDecisions(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Cache")
-	r.control(t, p, body{"status": "active", "environment": "production", "rego_code": echo})
-	values := tricky()
+	r.newControl(t, p, body{"status": "active", "environment": "production", "rego_code": echoControl})
+	values := similarValues()
 	var sent []body
 	for _, a := range values {
 		for _, b := range values {
@@ -68,7 +68,7 @@ func cachedDecisions(t *testing.T, r *rig) {
 		sent = append(sent, body{"user": body{"id": "u"}, "context": body{"a": a}}, body{"user": body{"id": "u"}, "context": body{"b": a}})
 	}
 	sent = append(sent, sent...)
-	order := rand.New(rand.NewPCG(1, 2)) // the same each time
+	order := rand.New(rand.NewPCG(1, 2)) // the same in each run
 	order.Shuffle(len(sent), func(i, j int) { sent[i], sent[j] = sent[j], sent[i] })
 	for len(sent) > 0 {
 		n := min(1000, len(sent))
@@ -86,24 +86,24 @@ func cachedDecisions(t *testing.T, r *rig) {
 			}
 			var got []any
 			if err := json.Unmarshal([]byte(res.Reason), &got); err != nil || !reflect.DeepEqual(got, want) || res.Decision != "DENY" {
-				t.Fatalf("asked with %v, answered for %s", sentContext, res.Reason)
+				t.Fatalf("the decision for the context %v = %s for %s, want DENY for %v", sentContext, res.Decision, res.Reason, want)
 			}
 		}
 		sent = sent[n:]
 	}
 	if hit := p.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "context": body{"a": "a", "b": "b"}}).Want(200).Get("cache_hit"); hit != true {
-		t.Error("nothing came out of the cache: it was not tested")
+		t.Error("no decision came from the cache, so this test did not test it")
 	}
 }
 
-// parallelAskers: hundreds at once, in two tenants and two environments, each
-// get the answer to their own question.
-func parallelAskers(t *testing.T, r *rig) {
+// parallelDecisions checks that hundreds of parallel requests, in two tenants and two environments,
+// each get their own answer.
+func parallelDecisions(t *testing.T, r *fixture) {
 	var parties []*party
 	for i := range 2 {
 		p := r.tenant(t, "Parallel")
 		for _, env := range []string{"sandbox", "production"} {
-			r.control(t, p, body{"status": "active", "environment": env, "rego_code": fmt.Sprintf("package p\n\nallow := true\n\nreason := sprintf(\"%d %s %%v\", [input.user.id])", i, env)})
+			r.newControl(t, p, body{"status": "active", "environment": env, "rego_code": fmt.Sprintf("package p\n\nallow := true\n\nreason := sprintf(\"%d %s %%v\", [input.user.id])", i, env)})
 		}
 		parties = append(parties, p)
 	}
@@ -118,19 +118,19 @@ func parallelAskers(t *testing.T, r *rig) {
 			}
 			var got struct{ Reason string }
 			if want := fmt.Sprintf("%d %s %s", i, env, user); json.Unmarshal(res.Body, &got) != nil || got.Reason != want {
-				t.Errorf("asked as %q, answered %d %s", want, res.Status, res.Body)
+				t.Errorf("the decision for %q = %d %s", want, res.Status, res.Body)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// cacheInvalidation: a change of a control or a resource is seen by the next
+// cacheInvalidation checks that a change of a control or a resource takes effect with the next
 // decision on this replica, and within five seconds on another.
-func cacheInvalidation(t *testing.T, r *rig) {
+func cacheInvalidation(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Changes")
 	resource := p.admin.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/d1", "environment": "production", "attributes": body{"level": "low"}}).Want(201).ID()
-	id := r.control(t, p, body{"status": "active", "environment": "production", "resource_id": resource, "rego_code": "package p\n\nallow if input.resource.attributes.level == \"low\""})
+	id := r.newControl(t, p, body{"status": "active", "environment": "production", "resource_id": resource, "rego_code": "package p\n\nallow if input.resource.attributes.level == \"low\""})
 	clients := []*apptest.Client{p.key}
 	if r.s.DatabaseURL() != "" {
 		other := *p.key
@@ -142,11 +142,11 @@ func cacheInvalidation(t *testing.T, r *rig) {
 		t.Helper()
 		for i, c := range clients {
 			if got := c.Do(t, "POST", "/decisions/evaluate", ask).Want(200); i == 0 && got.Get("decision") != want {
-				t.Errorf("%s: %s, want %s", what, got.Body, want)
+				t.Errorf("%s: the next decision = %s, want %s", what, got.Body, want)
 			}
 			apptest.Eventually(t, 5*time.Second, func() error {
 				if got := c.Do(t, "POST", "/decisions/evaluate", ask).Want(200); got.Get("decision") != want {
-					return fmt.Errorf("%s, replica %d: %s", what, i, got.Body)
+					return fmt.Errorf("%s: the decision of replica %d = %s, want %s", what, i, got.Body, want)
 				}
 				return nil
 			})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite"
@@ -25,17 +26,16 @@ import (
 // baseDomain is the domain whose subdomains are tenants of the server under test.
 const baseDomain = "gatehouse.test"
 
-// TestHardening holds the running server to the abuse cases, named
-// by area: T tenants, E environments and scopes, A credentials, R
-// hostile Rego, I input, C concurrency, D the decision cache. One server a
-// backend serves all of them; each case brings its own objects. What goes over
-// all operations takes them from the served document, so that a new operation
-// is held to the same cases from its first day.
+// TestHardening runs the abuse cases against the program. Their names begin with an area: T
+// tenants, E environments and scopes, B bouncers, A credentials, R hostile Rego, I input, C
+// concurrency, D the decision cache. One server for each backend serves all of them, and each case
+// creates its own objects. Cases about all operations take these from the served document, so a new
+// operation is tested from its first day.
 func TestHardening(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			dns := dnstest.Start(t)
-			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain, "GATEHOUSE_DNS_SERVER="+dns.Addr))
+			r := newFixture(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain, "GATEHOUSE_DNS_SERVER="+dns.Addr))
 			r.dns = dns
 			for _, group := range [][]hardeningCase{tenantCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
 				for _, c := range group {
@@ -43,10 +43,10 @@ func TestHardening(t *testing.T) {
 				}
 			}
 			if code, ended := r.s.Exited(); ended {
-				t.Errorf("the server ended with %d:\n%s", code, r.s.Log)
+				t.Errorf("the server ended with %d, want it to run:\n%s", code, r.s.Log)
 			}
 			if log := r.s.Log.String(); strings.Contains(log, "panic") || strings.Contains(log, "DATA RACE") {
-				t.Errorf("the server's log:\n%s", log)
+				t.Errorf("the server's log has a panic or a race:\n%s", log)
 			}
 		})
 	}
@@ -54,30 +54,29 @@ func TestHardening(t *testing.T) {
 
 type hardeningCase struct {
 	name string
-	run  func(t *testing.T, r *rig)
+	run  func(t *testing.T, r *fixture)
 }
 
-// rig is a server with two tenants that know nothing of each other.
-type rig struct {
+// fixture is a server with two tenants that know nothing of each other.
+type fixture struct {
 	s           *apptest.Server
 	ops         []operation
 	alpha, beta *party
 	serial      int
 	narrowest   *apptest.Client
 	dns         *dnstest.Server
-	mark        string // begins all names that are made meanwhile
-	// reporting are tenants with bouncers that are in touch: what these tell is
-	// written a while later.
+	mark        string // prefix of new names
+	// reporting has the tenants whose bouncers are connected. The server stores their reports later.
 	reporting map[string]bool
 }
 
-// party is a tenant with its administrator and a key that may do everything.
+// party is a tenant with its administrator and a key that has every scope.
 type party struct {
 	id    string
 	admin *apptest.Client // a person
-	key   *apptest.Client // an API key good for both environments
-	// Ids of objects that exist in this tenant; policy, resource and bouncer are
-	// in sandbox, and so numbered that the other tenant has no such id.
+	key   *apptest.Client // an API key that is valid in both environments
+	// Ids of objects in this tenant. policy, resource and bouncer are in sandbox, and the other
+	// tenant has no such ids.
 	policy, resource, bouncer int64
 	scenario, simulation      int64
 	webhook, agent            int64
@@ -88,13 +87,13 @@ type party struct {
 // operation is one operation of the served document.
 type operation struct {
 	id, method, path, permission string
-	also                         string   // what it needs besides
-	reach                        string   // what a credential of one environment may do with it
-	callers                      []string // whom it is for; empty: people, keys and bouncers
+	also                         string   // a second permission that it needs
+	reach                        string   // how far a credential of one environment reaches
+	callers                      []string // kinds of callers; empty: people, keys and bouncers
 	public                       bool
-	optional                     bool // may be called without a credential
-	bearer                       bool // takes its credential as a bearer token only
-	token                        bool // takes access tokens, and no API keys
+	optional                     bool // needs no credential
+	bearer                       bool // takes its credential only as a bearer token
+	token                        bool // takes access tokens, but no API keys
 	body                         bool
 	media                        []string
 	params                       []parameter
@@ -112,19 +111,19 @@ type parameter struct {
 	} `json:"schema"`
 }
 
-func newRig(t *testing.T, s *apptest.Server) *rig {
+func newFixture(t *testing.T, s *apptest.Server) *fixture {
 	t.Helper()
-	r := &rig{s: s, ops: operations(t, s, "/openapi.json", 40), reporting: map[string]bool{}}
+	r := &fixture{s: s, ops: operations(t, s, "/openapi.json", 40), reporting: map[string]bool{}}
 	r.alpha, r.beta = r.tenant(t, "Alpha"), r.tenant(t, "Beta")
-	// Beta's own objects come after some others, so that their ids are beta's alone.
+	// Beta gets more objects, so only beta has the ids of the last ones.
 	for range 4 {
-		r.fill(t, r.beta)
+		r.addObjects(t, r.beta)
 	}
-	r.fill(t, r.alpha)
+	r.addObjects(t, r.alpha)
 	return r
 }
 
-// operations reads a served document, which must have at least so many.
+// operations reads the operations of a served document, at least the given number.
 func operations(t *testing.T, s *apptest.Server, document string, least int) []operation {
 	t.Helper()
 	var doc struct {
@@ -175,29 +174,29 @@ func operations(t *testing.T, s *apptest.Server, document string, least int) []o
 		}
 	}
 	if len(out) < least {
-		t.Fatalf("the document has only %d operations", len(out))
+		t.Fatalf("GET %s has %d operations, want at least %d", document, len(out), least)
 	}
 	return out
 }
 
-// directory says whether the operation takes the key of a tenant's directory, and no other.
+// directory reports whether the operation takes only the token of a tenant's directory.
 func (op operation) directory() bool { return strings.HasPrefix(op.path, "/scim/") }
 
-// platform says whether the operation is for platform administrators alone.
+// platform reports whether only platform administrators may call the operation.
 func (op operation) platform() bool { return slices.Contains(op.callers, "platform_admin") }
 
-// takes says whether the operation is for a kind of caller.
+// takes reports whether callers of the kind may call the operation.
 func (op operation) takes(kind string) bool {
 	return len(op.callers) == 0 || slices.Contains(op.callers, kind)
 }
 
-// secured are the operations that want a credential.
-func (r *rig) secured() []operation {
+// withSecurity returns the operations that need a credential.
+func (r *fixture) withSecurity() []operation {
 	return slices.DeleteFunc(slices.Clone(r.ops), func(op operation) bool { return op.public || op.optional })
 }
 
-// unsupported is the status of a body in a form that is not taken. AuthZEN has no 415;
-// requests for access are not part of it.
+// unsupported returns the status for a media type that the operation does not take. AuthZEN has no
+// 415, but requests for access are not part of it.
 func (op operation) unsupported() int {
 	if strings.HasPrefix(op.path, "/access/v1/") && !strings.HasPrefix(op.path, "/access/v1/requests") {
 		return 400
@@ -205,12 +204,12 @@ func (op operation) unsupported() int {
 	return 415
 }
 
-// bridge says whether the operation is for bouncers' tokens.
+// bridge reports whether the operation takes bouncers' tokens.
 func (op operation) bridge() bool { return strings.HasPrefix(op.path, "/api/v1/bridge/") }
 
-// at is the operation's path with its parameters filled in by value, which
-// answers "" for what it does not know; "1" stands for those.
-func (op operation) at(value func(param string) string) string {
+// pathWith returns the operation's path with the values of its parameters, and with "1" for an
+// empty value.
+func (op operation) pathWith(value func(param string) string) string {
 	path := op.path
 	for _, p := range op.params {
 		if p.In == "path" {
@@ -224,8 +223,8 @@ func (op operation) at(value func(param string) string) string {
 	return path
 }
 
-// query is what the operation wants in the query, with its question mark.
-func (op operation) query() string {
+// requiredQuery returns the required query parameters, with the question mark.
+func (op operation) requiredQuery() string {
 	out := ""
 	for _, p := range op.params {
 		if p.In == "query" && p.Must && len(p.Sch.Enum) > 0 {
@@ -235,8 +234,8 @@ func (op operation) query() string {
 	return strings.Replace(out, "&", "?", 1)
 }
 
-// headers are lines with the fields that the operation wants beside a credential.
-func (op operation) headers() string {
+// requiredHeaders returns lines with the required header fields.
+func (op operation) requiredHeaders() string {
 	out := ""
 	for _, p := range op.params {
 		if p.In == "header" && p.Must {
@@ -246,11 +245,11 @@ func (op operation) headers() string {
 	return out
 }
 
-// send calls the operation with an empty object where it takes a body: enough
-// to be refused by whoever must, too little to change anything.
+// send calls the operation with an empty object if it takes a body. This is enough for a refusal,
+// and too little for a change.
 func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.Response {
 	t.Helper()
-	root := *op.shown(c)
+	root := *op.withCredential(c)
 	root.Base = strings.TrimSuffix(c.Base, "/api/v1")
 	var body any
 	if op.body {
@@ -259,59 +258,56 @@ func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.
 	return root.Do(t, op.method, path, body)
 }
 
-// tenant makes a tenant with an administrator and a key.
-func (r *rig) tenant(t *testing.T, name string) *party {
+// tenant creates a tenant with an administrator and a key.
+func (r *fixture) tenant(t *testing.T, name string) *party {
 	t.Helper()
 	made := r.s.Admin.Do(t, "POST", "/tenants", body{"name": name}).Want(201)
-	id, _ := made.Get("id").(string)
+	id := made.Text("id")
 	r.s.Admin.With("X-Tenant-ID", id).Do(t, "POST", "/users", body{
 		"username": "root", "email": "root@" + id + ".example", "password": apptest.Password, "roles": []string{"admin"},
 	}).Want(201)
-	p := &party{id: id, admin: r.login(t, id, "root", apptest.Password)}
+	p := &party{id: id, admin: r.s.LoginTo(t, id, "root", apptest.Password)}
 	p.keyID, p.key = r.key(t, p, body{"name": "all", "scopes": everyScope()})
-	directory, _ := p.admin.Do(t, "POST", "/tenants/"+id+"/scim/tokens", body{"name": "directory"}).Want(201).Get("token").(string)
+	directory := p.admin.Do(t, "POST", "/tenants/"+id+"/scim/tokens", body{"name": "directory"}).Want(201).Text("token")
 	directories.Store(p.admin.Bearer, directory)
 	directories.Store(p.key.APIKey, directory)
 	return p
 }
 
-// login signs a person of a tenant in.
-func (r *rig) login(t *testing.T, tenant, username, password string) *apptest.Client {
-	t.Helper()
-	c := r.s.Anonymous()
-	token, _ := c.With("X-Tenant-ID", tenant).Do(t, "POST", "/auth/login", body{"username": username, "password": password}).Want(200).Get("access_token").(string)
-	c.Bearer = token
-	return c
+// within returns a copy of p whose clients wait at most limit for an answer.
+func (p *party) within(limit time.Duration) *party {
+	cp := *p
+	cp.admin, cp.key = p.admin.Within(limit), p.key.Within(limit)
+	return &cp
 }
 
-// key makes a key of the tenant's own.
-func (r *rig) key(t *testing.T, p *party, draft body) (id string, c *apptest.Client) {
+// key creates a key of the tenant.
+func (r *fixture) key(t *testing.T, p *party, draft body) (id string, c *apptest.Client) {
 	t.Helper()
 	made := p.admin.Do(t, "POST", "/tenants/"+p.id+"/api-keys", draft).Want(201)
-	id, _ = made.Get("id").(string)
-	c = r.s.Anonymous()
-	c.APIKey, _ = made.Get("key").(string)
-	tokenOf(c) // now: it makes a session
+	id = made.Text("id")
+	c = r.s.WithKey(made.Text("key"))
+	tokenOf(c) // now, because it writes a session
 	return id, c
 }
 
-// person adds a person and signs them in.
-func (r *rig) person(t *testing.T, p *party, roles ...string) (id string, c *apptest.Client) {
+// newPerson creates a person and signs them in.
+func (r *fixture) newPerson(t *testing.T, p *party, roles ...string) (id string, c *apptest.Client) {
 	t.Helper()
 	name := r.name("person")
-	id, _ = p.admin.Do(t, "POST", "/users", body{
+	id = p.admin.Do(t, "POST", "/users", body{
 		"username": name, "email": name + "@example.com", "password": apptest.Password, "roles": roles,
-	}).Want(201).Get("id").(string)
-	return id, r.login(t, p.id, name, apptest.Password)
+	}).Want(201).Text("id")
+	return id, r.s.LoginTo(t, p.id, name, apptest.Password)
 }
 
-// fill gives a tenant one more of each object.
-func (r *rig) fill(t *testing.T, p *party) {
+// addObjects creates one more of each kind of object in a tenant.
+func (r *fixture) addObjects(t *testing.T, p *party) {
 	t.Helper()
 	p.resource = p.admin.Do(t, "POST", "/resources", body{"name": r.name("resource"), "type": "api", "path": "/" + r.name("path"), "environment": "sandbox"}).Want(201).ID()
 	p.bouncer = p.admin.Do(t, "POST", "/bouncers", body{"name": r.name("bouncer"), "hostname": "edge.example", "port": 8443, "environment": "sandbox"}).Want(201).ID()
-	p.policy = r.control(t, p, body{"resource_id": p.resource})
-	p.user, _ = r.person(t, p, "viewer")
+	p.policy = r.newControl(t, p, body{"resource_id": p.resource})
+	p.user, _ = r.newPerson(t, p, "viewer")
 	p.scenario = p.admin.Do(t, "POST", "/pis/scenarios", body{"policy_id": p.policy, "name": r.name("scenario")}).Want(201).ID()
 	p.webhook = p.admin.Do(t, "POST", "/webhooks", body{
 		"name": r.name("webhook"), "url": "https://webhook.invalid/", "events": []string{"policy.created"}, "enabled": false,
@@ -329,21 +325,21 @@ func (r *rig) fill(t *testing.T, p *party) {
 	p.simulation = int64(run)
 }
 
-// control makes a control in the tenant's sandbox; members go over the usual ones.
-func (r *rig) control(t *testing.T, p *party, members body) int64 {
+// newControl creates a control in the tenant's sandbox. members override the defaults.
+func (r *fixture) newControl(t *testing.T, p *party, members body) int64 {
 	t.Helper()
 	full := body{"name": r.name("control"), "rego_code": "package p\n\nallow := true\n", "environment": "sandbox"}
 	maps.Copy(full, members)
 	return p.admin.Do(t, "POST", "/policies", full).Want(201).ID()
 }
 
-// name makes a name that nothing else has.
-func (r *rig) name(kind string) string {
+// name returns a name that nothing else has.
+func (r *fixture) name(kind string) string {
 	r.serial++
 	return fmt.Sprintf("%s%s-%d", r.mark, kind, r.serial)
 }
 
-// valueOf are values of path parameters that exist in the tenant.
+// valueOf returns the value of a path parameter that exists in the tenant.
 func (p *party) valueOf(param string) string {
 	switch param {
 	case "tenant_id":
@@ -378,7 +374,7 @@ func (p *party) valueOf(param string) string {
 	return ""
 }
 
-// unused are values of path parameters that nothing ever had, in a tenant that is.
+// unused returns a value of a path parameter that never existed, in a tenant that exists.
 func (p *party) unused(param string) string {
 	switch param {
 	case "tenant_id":
@@ -393,7 +389,7 @@ func (p *party) unused(param string) string {
 	return "987654321"
 }
 
-// everyScope are all scopes that there are.
+// everyScope returns all scopes.
 func everyScope() []string {
 	var out []string
 	for _, area := range []string{
@@ -405,47 +401,47 @@ func everyScope() []string {
 	return out
 }
 
-// denial checks what every refusal must be: JSON in the area's shape, small,
-// with nothing of the inside in it.
-func denial(t *testing.T, res *apptest.Response, what string) {
+// checkRefusal checks the form of a refusal: small JSON in the shape of its area, with a request id
+// and without internals.
+func checkRefusal(t *testing.T, res *apptest.Response, what string) {
 	t.Helper()
 	var text string
 	if json.Unmarshal(res.Body, &text) == nil && text != "" && (strings.Contains(what, "authzen-") || strings.Contains(what, "/access/v1/")) {
-		res = &apptest.Response{Status: res.Status, Header: res.Header, Body: []byte(`{"detail":` + string(res.Body) + `}`)} // AuthZEN's errors are texts
+		res = &apptest.Response{Status: res.Status, Header: res.Header, Body: []byte(`{"detail":` + string(res.Body) + `}`)} // an error of AuthZEN is a text
 	}
 	var shape map[string]any
 	if err := json.Unmarshal(res.Body, &shape); err != nil || !isJSON(res.Header.Get("Content-Type")) {
-		t.Errorf("%s: a refusal that is no JSON: %s", what, res.Body)
+		t.Errorf("%s: the refusal is not JSON: %s", what, res.Body)
 		return
 	}
-	// OPA's protocol has code and message.
+	// Errors of OPA's protocol have code and message.
 	if shape["error"] == nil && shape["detail"] == nil && shape["success"] != false && shape["code"] == nil {
-		t.Errorf("%s: a refusal in no known shape: %s", what, res.Body)
+		t.Errorf("%s: the refusal has an unknown shape: %s", what, res.Body)
 	}
 	if len(res.Body) > 2048 {
-		t.Errorf("%s: a refusal of %d bytes", what, len(res.Body))
+		t.Errorf("%s: the refusal has %d bytes, want at most 2048", what, len(res.Body))
 	}
 	for _, inside := range []string{"goroutine ", ".go:", "SELECT ", "INSERT ", "pq:", "SQLSTATE", "sqlite", "/work/", "/tmp/", "/home/"} {
 		if bytes.Contains(res.Body, []byte(inside)) {
-			t.Errorf("%s: a refusal shows %q: %s", what, inside, res.Body)
+			t.Errorf("%s: the refusal shows %q: %s", what, inside, res.Body)
 		}
 	}
 	if res.Header.Get("X-Request-ID") == "" {
-		t.Errorf("%s: a refusal without X-Request-ID", what)
+		t.Errorf("%s: the refusal has no X-Request-ID", what)
 	}
 }
 
-// isJSON knows the types of our refusals: SCIM has one of its own.
+// isJSON reports whether a media type is one of our refusals. SCIM has its own.
 func isJSON(media string) bool {
 	return strings.HasPrefix(media, "application/json") || media == "application/scim+json"
 }
 
-// asked is the client with a fixed request id, so that answers can be compared
-// byte for byte.
-func asked(c *apptest.Client) *apptest.Client { return c.With("X-Request-ID", "hardening") }
+// withRequestID returns the client with a fixed request id, so that answers can be compared byte
+// for byte.
+func withRequestID(c *apptest.Client) *apptest.Client { return c.With("X-Request-ID", "hardening") }
 
-// unchanged runs f and checks that no row of any tenant changed: no side effect.
-func (r *rig) unchanged(t *testing.T, f func()) {
+// wantUnchanged runs f and checks that no row of any tenant changed.
+func (r *fixture) wantUnchanged(t *testing.T, f func()) {
 	t.Helper()
 	before := r.rows(t)
 	f()
@@ -459,12 +455,11 @@ func (r *rig) unchanged(t *testing.T, f func()) {
 	}
 }
 
-// restless tables change by the passing of time, with a read, or when the spool
-// of earlier decisions is shipped.
-var restless = []string{"leases", "jobs", "event_cursors", "bridge_presence", "audit_chains", "decisions", "decision_counts", "decision_rollups", "anomalies", "decision_seen", "policy_counters", "goose_db_version", "login_attempts", "login_places", "replay_inputs", "api_calls"}
+// changing are tables that change with time, with a read, or when earlier decisions are shipped.
+var changing = []string{"leases", "jobs", "event_cursors", "bridge_presence", "audit_chains", "decisions", "decision_counts", "decision_rollups", "anomalies", "decision_seen", "policy_counters", "goose_db_version", "login_attempts", "login_places", "replay_inputs", "api_calls"}
 
-// rows are digests of all rows, by tenant and table.
-func (r *rig) rows(t *testing.T) map[string]string {
+// rows returns digests of all rows, by tenant and table.
+func (r *fixture) rows(t *testing.T) map[string]string {
 	t.Helper()
 	if address := r.s.DatabaseURL(); address != "" {
 		return postgresRows(t, address)
@@ -480,8 +475,8 @@ func (r *rig) rows(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		for _, table := range texts(t, store, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'") {
-			if !slices.Contains(restless, table) {
-				columns := slices.DeleteFunc(texts(t, store, "SELECT name FROM pragma_table_info('"+table+"')"), volatile)
+			if !slices.Contains(changing, table) {
+				columns := slices.DeleteFunc(texts(t, store, "SELECT name FROM pragma_table_info('"+table+"')"), changesByItself)
 				out[filepath.Base(file)+"/"+table] = digest(texts(t, store, `SELECT quote("`+strings.Join(columns, `") || quote("`)+`") FROM "`+table+`" ORDER BY 1`))
 			}
 		}
@@ -492,7 +487,8 @@ func (r *rig) rows(t *testing.T) map[string]string {
 	return out
 }
 
-func volatile(column string) bool {
+// changesByItself reports whether a read may change the column.
+func changesByItself(column string) bool {
 	return strings.HasPrefix(column, "last_") || column == "used_at" || column == "sealed"
 }
 
@@ -531,7 +527,7 @@ func postgresRows(t *testing.T, address string) map[string]string {
 	defer conn.Close(t.Context())
 	out := map[string]string{}
 	for _, name := range apptest.Tables(t, conn) {
-		if slices.Contains(restless, name[strings.LastIndex(name, ".")+1:]) {
+		if slices.Contains(changing, name[strings.LastIndex(name, ".")+1:]) {
 			continue
 		}
 		var sum *string
@@ -546,16 +542,15 @@ func postgresRows(t *testing.T, address string) map[string]string {
 	return out
 }
 
-// do sends a request that must be answered with one status; where that is a
-// refusal, it is held to what every refusal must be.
-func (r *rig) do(t *testing.T, c *apptest.Client, method, path string, want int, in any) *apptest.Response {
+// do sends a request and checks the status, and the form of a refusal.
+func (r *fixture) do(t *testing.T, c *apptest.Client, method, path string, want int, in any) *apptest.Response {
 	t.Helper()
 	res := c.Do(t, method, path, in)
 	if res.Status != want {
-		t.Errorf("%s %s: %d, want %d: %.300s", method, path, res.Status, want, res.Body)
+		t.Errorf("%s %s = %d, want %d: %.300s", method, path, res.Status, want, res.Body)
 	}
 	if res.Status >= http.StatusBadRequest {
-		denial(t, res, method+" "+path)
+		checkRefusal(t, res, method+" "+path)
 	}
 	return res
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// C3 comes last: it kills the server.
+// The second C3 case is the last one, because it kills the server.
 var concurrencyCases = []hardeningCase{
 	{"C1 parallel promotions and creates", parallelCreates},
 	{"C2 parallel updates", parallelUpdates},
@@ -27,10 +27,9 @@ var concurrencyCases = []hardeningCase{
 	{"C3 double submit across kill -9", submitAndDie},
 }
 
-// at runs f n times in parallel and gives what each answered. Who is told 503,
-// that the store has too much to do, asks again, as clients are told to, for
-// dbtest.Patience.
-func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptest.Response {
+// inParallel runs f n times in parallel and returns the answers. It repeats a request that is
+// answered 503 (the store has too much to do), as clients should, for dbtest.Patience.
+func inParallel(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptest.Response {
 	t.Helper()
 	out := make([]*apptest.Response, n)
 	var all sync.WaitGroup
@@ -54,7 +53,8 @@ func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptes
 	return out
 }
 
-func statuses(list []*apptest.Response) map[int]int {
+// countStatuses counts the answers by status.
+func countStatuses(list []*apptest.Response) map[int]int {
 	out := map[int]int{}
 	for _, res := range list {
 		out[res.Status]++
@@ -62,16 +62,15 @@ func statuses(list []*apptest.Response) map[int]int {
 	return out
 }
 
-// events counts the entries of an administrative log of one object.
-func (p *party) events(t *testing.T, kind string, id any) int {
+// countAudit returns the number of entries of one type about an object in the administrative log.
+func (p *party) countAudit(t *testing.T, kind string, id any) int {
 	t.Helper()
 	list, _ := p.admin.Do(t, "GET", fmt.Sprintf("/audit/events?limit=1000&type=%s&object_id=%v", kind, id), nil).Want(200).Get("events").([]any)
 	return len(list)
 }
 
-// outbox counts a tenant's events of one type that were ever written and are
-// still there.
-func (r *rig) outbox(t *testing.T, tenant, kind string) int {
+// countEvents returns the number of a tenant's events of one type in the store.
+func (r *fixture) countEvents(t *testing.T, tenant, kind string) int {
 	t.Helper()
 	if address := r.s.DatabaseURL(); address != "" {
 		conn, err := pgx.Connect(t.Context(), address)
@@ -93,19 +92,19 @@ func (r *rig) outbox(t *testing.T, tenant, kind string) int {
 	return len(texts(t, store, "SELECT type FROM events WHERE type = '"+kind+"'"))
 }
 
-// parallelCreates: of fifty promotions one happens, and of fifty creates as many
-// as there is room for.
-func parallelCreates(t *testing.T, r *rig) {
+// parallelCreates checks that one of fifty promotions succeeds, and as many of fifty creates as the
+// limit allows.
+func parallelCreates(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Crowd")
-	id := r.control(t, p, nil)
-	got := at(t, 50, func(int) (*apptest.Response, error) {
+	id := r.newControl(t, p, nil)
+	got := inParallel(t, 50, func(int) (*apptest.Response, error) {
 		return p.key.Try("POST", fmt.Sprintf("/policies/%d/promote", id), body{})
 	})
-	if n := statuses(got); n[200] != 1 || n[409] != 49 {
-		t.Errorf("fifty promotions: %v", n)
+	if n := countStatuses(got); n[200] != 1 || n[409] != 49 {
+		t.Errorf("the statuses of fifty promotions = %v, want 200 once and 409", n)
 	}
-	if n, m := p.events(t, "POLICY_PROMOTED", id), r.outbox(t, p.id, "policy.promoted"); n != 1 || m != 1 {
-		t.Errorf("fifty promotions left %d audit entries and %d events", n, m)
+	if n, m := p.countAudit(t, "POLICY_PROMOTED", id), r.countEvents(t, p.id, "policy.promoted"); n != 1 || m != 1 {
+		t.Errorf("fifty promotions left %d audit entries and %d events, want 1 of each", n, m)
 	}
 	r.s.Admin.Do(t, "PUT", "/tenants/"+p.id, body{"settings": body{"max_policies": 10, "max_users": 5, "max_bouncers": 5}}).Want(200)
 	for _, c := range []struct {
@@ -119,20 +118,20 @@ func parallelCreates(t *testing.T, r *rig) {
 			return body{"username": fmt.Sprint("u", i), "email": fmt.Sprintf("u%d@example.com", i)}
 		}, 4},
 	} {
-		got := at(t, 50, func(i int) (*apptest.Response, error) { return p.key.Try("POST", c.path, c.draft(i)) })
-		if n := statuses(got); n[201] != c.room || n[403] != 50-c.room {
-			t.Errorf("fifty %s with room for %d: %v", c.kind, c.room, n)
+		got := inParallel(t, 50, func(i int) (*apptest.Response, error) { return p.key.Try("POST", c.path, c.draft(i)) })
+		if n := countStatuses(got); n[201] != c.room || n[403] != 50-c.room {
+			t.Errorf("the statuses of fifty new %s with room for %d = %v, want 201 %[2]d times and 403", c.kind, c.room, n)
 		}
 		for _, res := range got {
 			if res.Status == 403 && !bytes.Contains(res.Body, []byte("limit_exceeded")) {
-				t.Errorf("over the limit: %s", res.Body)
+				t.Errorf("POST %s over the limit = %s, want limit_exceeded", c.path, res.Body)
 			}
 		}
 	}
 	if total := p.admin.Do(t, "GET", "/policies", nil).Want(200).Get("total"); total != 10.0 {
-		t.Errorf("%v controls with room for ten", total)
+		t.Errorf("the tenant has %v controls, want 10", total)
 	}
-	// One name, one tenant, one domain: whoever comes first.
+	// The first request gets a name or a domain.
 	for what, f := range map[string]func(int) (*apptest.Response, error){
 		"people of one name": func(i int) (*apptest.Response, error) {
 			return r.alpha.key.Try("POST", "/users", body{"username": []string{"Same", "sAME"}[i%2], "email": fmt.Sprintf("same%d@example.com", i)})
@@ -144,23 +143,23 @@ func parallelCreates(t *testing.T, r *rig) {
 			return r.s.Admin.Try("POST", "/tenants", body{"name": fmt.Sprint("Domain ", i), "custom_domain": "one.example"})
 		},
 	} {
-		if n := statuses(at(t, 10, f)); n[201] != 1 || n[409] != 9 {
-			t.Errorf("ten %s: %v", what, n)
+		if n := countStatuses(inParallel(t, 10, f)); n[201] != 1 || n[409] != 9 {
+			t.Errorf("the statuses of ten %s = %v, want 201 once and 409", what, n)
 		}
 	}
 }
 
-// parallelUpdates: each update is a version of its own, none is lost; of those
-// that expect one version, one happens.
-func parallelUpdates(t *testing.T, r *rig) {
+// parallelUpdates checks that each update becomes a version and none is lost, and that of several
+// updates that expect one version, one succeeds.
+func parallelUpdates(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Writers")
-	id := r.control(t, p, nil)
+	id := r.newControl(t, p, nil)
 	path := fmt.Sprintf("/policies/%d", id)
-	got := at(t, 100, func(i int) (*apptest.Response, error) {
+	got := inParallel(t, 100, func(i int) (*apptest.Response, error) {
 		return p.key.Try("PUT", path, body{"description": fmt.Sprint(i)})
 	})
-	if n := statuses(got); n[200] != 100 {
-		t.Fatalf("a hundred updates: %v", n)
+	if n := countStatuses(got); n[200] != 100 {
+		t.Fatalf("the statuses of a hundred updates = %v, want 200", n)
 	}
 	var versions []int
 	for _, res := range got {
@@ -172,53 +171,60 @@ func parallelUpdates(t *testing.T, r *rig) {
 	}
 	slices.Sort(versions)
 	if versions[0] != 2 || versions[99] != 101 || len(slices.Compact(versions)) != 100 {
-		t.Errorf("the versions are %v", versions)
+		t.Errorf("the versions of a hundred updates = %v, want 2 to 101", versions)
 	}
-	if n := p.events(t, "POLICY_UPDATED", id); n != 100 {
-		t.Errorf("a hundred updates left %d audit entries", n)
+	if n := p.countAudit(t, "POLICY_UPDATED", id); n != 100 {
+		t.Errorf("a hundred updates left %d audit entries, want 100", n)
 	}
 	if total := p.admin.Do(t, "GET", path+"/versions?limit=1000", nil).Want(200).Get("total"); total != 101.0 {
-		t.Errorf("%v versions are kept", total)
+		t.Errorf("the control has %v versions, want 101", total)
 	}
 	r.do(t, p.admin.With("If-Match", `"7"`), "PUT", path, 412, body{"description": "stale"})
 	r.do(t, p.admin.With("If-Match", `"7"`), "DELETE", path, 412, nil)
 	for _, kind := range []struct {
 		path  string
 		first int
-	}{{path, 101}, {r.resourceOf(t, p), 1}} {
+	}{{path, 101}, {r.newResource(t, p), 1}} {
 		conditional := p.key.With("If-Match", fmt.Sprintf("%q", fmt.Sprint(kind.first)))
-		if n := statuses(at(t, 50, func(i int) (*apptest.Response, error) {
+		if n := countStatuses(inParallel(t, 50, func(i int) (*apptest.Response, error) {
 			return conditional.Try("PUT", kind.path, body{"description": fmt.Sprint(i)})
 		})); n[200] != 1 || n[412] != 49 {
-			t.Errorf("fifty updates of one version of %s: %v", kind.path, n)
+			t.Errorf("the statuses of fifty updates of one version of %s = %v, want 200 once and 412", kind.path, n)
 		}
 	}
-	if v := p.admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Errorf("after that the audit does not verify: %v", v)
+	p.verifyAudit(t)
+}
+
+// verifyAudit checks the hash chain of the tenant's administrative log.
+func (p *party) verifyAudit(t *testing.T) {
+	t.Helper()
+	if v := p.admin.Do(t, "GET", "/audit/verify", nil).Want(200); v.Get("valid") != true {
+		t.Errorf("GET /audit/verify = %s, want it valid", v.Body)
 	}
 }
 
-func (r *rig) resourceOf(t *testing.T, p *party) string {
+// newResource creates a resource and returns its path.
+func (r *fixture) newResource(t *testing.T, p *party) string {
 	t.Helper()
 	return fmt.Sprintf("/resources/%d", p.admin.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/c2"}).Want(201).ID())
 }
 
-// mixedChanges: whatever order delete, update and promote of one control come
-// to, each says what it found, and no bundle keeps what is deleted.
-func mixedChanges(t *testing.T, r *rig) {
+// mixedChanges checks that whatever order delete, update and promote of one control happen in, each
+// answer fits the log, and no bundle keeps a deleted control.
+func mixedChanges(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Mixed")
 	edges := map[string]*apptest.Client{}
 	bundles := map[string]string{}
 	for _, env := range []string{"sandbox", "production"} {
-		id, c := r.enforcer(t, p, body{"environment": env})
+		id, c := r.newBouncer(t, p, body{"environment": env})
 		edges[env], bundles[env] = c, fmt.Sprintf("/bridge/bundles/%d", id)
 	}
 	const n = 12
 	var ids []int64
 	for i := range n {
-		ids = append(ids, r.control(t, p, body{"status": "active", "rego_code": fmt.Sprintf("package p\n\nallow := true\n\nreason := \"canary-%02d\"", i)}))
+		ids = append(ids, r.newControl(t, p, body{"status": "active", "rego_code": fmt.Sprintf("package p\n\nallow := true\n\nreason := \"canary-%02d\"", i)}))
 	}
-	got := at(t, 4*n, func(i int) (*apptest.Response, error) {
+	got := inParallel(t, 4*n, func(i int) (*apptest.Response, error) {
 		path := fmt.Sprintf("/policies/%d", ids[i%n])
 		switch i / n {
 		case 0:
@@ -235,35 +241,35 @@ func mixedChanges(t *testing.T, r *rig) {
 	for i, res := range got {
 		allowed := [][]int{{200, 404}, {200, 404}, {200}, {200, 304}}[i/n]
 		if !slices.Contains(allowed, res.Status) {
-			t.Errorf("call %d of control %d: %d %.300s", i/n, ids[i%n], res.Status, res.Body)
+			t.Errorf("call %d on control %d = %d, want %v: %.300s", i/n, ids[i%n], res.Status, allowed, res.Body)
 		}
 	}
 	for i, id := range ids {
 		r.do(t, p.admin, "GET", fmt.Sprintf("/policies/%d", id), 404, nil)
-		// As many entries as changes that said they happened.
+		// Each change that succeeded has an entry.
 		for kind, call := range map[string]int{"POLICY_UPDATED": 0, "POLICY_PROMOTED": 1, "POLICY_DELETED": 2} {
 			want := 0
 			if got[call*n+i].Status == 200 {
 				want = 1
 			}
-			if have := p.events(t, kind, id); have != want {
-				t.Errorf("control %d: %d entries %s, want %d", id, have, kind, want)
+			if have := p.countAudit(t, kind, id); have != want {
+				t.Errorf("control %d has %d audit entries %s, want %d", id, have, kind, want)
 			}
 		}
 	}
 	for env, c := range edges {
 		apptest.Eventually(t, 5*time.Second, func() error {
 			if text := apptest.Unpacked(t, c.Do(t, "GET", bundles[env], nil).Want(200).Body); strings.Contains(text, "canary-") {
-				return fmt.Errorf("the bundle for %s holds a deleted control", env)
+				return fmt.Errorf("the bundle for %s has a deleted control", env)
 			}
 			return nil
 		})
 	}
 }
 
-// doubleSubmit: a create with an Idempotency-Key happens once, however often
-// and however parallel it is sent; with another body the key is refused.
-func doubleSubmit(t *testing.T, r *rig) {
+// doubleSubmit checks that a create with an Idempotency-Key happens once, however often it is sent,
+// also in parallel, and that the key is refused with another body.
+func doubleSubmit(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Doubles")
 	for _, c := range []struct {
 		path        string
@@ -278,16 +284,16 @@ func doubleSubmit(t *testing.T, r *rig) {
 	} {
 		before := p.admin.Do(t, "GET", c.list, nil).Want(200).Get("total")
 		keyed := p.key.With("Idempotency-Key", "double-"+c.path)
-		got := at(t, 20, func(int) (*apptest.Response, error) { return keyed.Try("POST", c.path, c.draft) })
+		got := inParallel(t, 20, func(int) (*apptest.Response, error) { return keyed.Try("POST", c.path, c.draft) })
 		for _, res := range got {
 			if res.Status != 201 || !bytes.Equal(res.Body, got[0].Body) {
-				t.Errorf("%s sent twenty times: %d %s, and %s", c.path, res.Status, res.Body, got[0].Body)
+				t.Errorf("POST %s, sent twenty times with one key, = %d %s, want 201 %s", c.path, res.Status, res.Body, got[0].Body)
 			}
 		}
 		r.do(t, keyed, "POST", c.path, 422, c.next)
 		// Another caller's key is another key.
 		if after := p.admin.Do(t, "GET", c.list, nil).Want(200).Get("total"); after != before.(float64)+1 {
-			t.Errorf("%s: %v before, %v after", c.path, before, after)
+			t.Errorf("GET %s = %v objects before and %v after twenty equal creates, want one more", c.list, before, after)
 		}
 		r.do(t, p.admin.With("Idempotency-Key", "double-"+c.path), "POST", c.path, 201, c.next)
 	}
@@ -298,10 +304,9 @@ func doubleSubmit(t *testing.T, r *rig) {
 	}
 }
 
-// submitAndDie kills the server while creates are on their way, starts it again
-// and repeats them all: each has happened once, and whoever was answered before
-// is answered the same.
-func submitAndDie(t *testing.T, r *rig) {
+// submitAndDie kills the server during creates, starts it again and repeats them all. Each create
+// must have happened once, and a create that was answered before the kill must get the same answer.
+func submitAndDie(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Survivors")
 	const rounds, senders, each = 2, 8, 6
 	for round := range rounds {
@@ -322,7 +327,7 @@ func submitAndDie(t *testing.T, r *rig) {
 				for i := sender; i < len(all); i += senders {
 					res, err := p.key.With("Idempotency-Key", all[i].key).Try("POST", "/policies", all[i].draft)
 					if err != nil {
-						return // the server is gone
+						return // the server was killed
 					}
 					if res.Status == 201 {
 						all[i].before = res.Body
@@ -340,24 +345,22 @@ func submitAndDie(t *testing.T, r *rig) {
 		for _, s := range all {
 			res := p.key.With("Idempotency-Key", s.key).Do(t, "POST", "/policies", s.draft)
 			if res.Status != 201 || s.before != nil && !bytes.Equal(res.Body, s.before) {
-				t.Errorf("%s: %d %s, before the kill %s", s.key, res.Status, res.Body, s.before)
+				t.Errorf("the repeated create of %s = %d %s, want 201 and the answer before the kill: %s", s.key, res.Status, res.Body, s.before)
 			}
 			list := p.admin.Do(t, "GET", "/policies?name="+s.key, nil).Want(200)
-			var same int
+			var stored int
 			for _, c := range list.Get("policies").([]any) {
 				if c.(map[string]any)["name"] == s.key {
-					same++
+					stored++
 				}
 			}
-			if same != 1 {
-				t.Errorf("%s is there %d times", s.key, same)
+			if stored != 1 {
+				t.Errorf("the store has %d controls %s, want 1", stored, s.key)
 			}
 		}
 	}
-	if created, kept := r.outbox(t, p.id, "policy.created"), rounds*senders*each; created != kept {
-		t.Errorf("%d events of %d creates", created, kept)
+	if events, creates := r.countEvents(t, p.id, "policy.created"), rounds*senders*each; events != creates {
+		t.Errorf("%d creates left %d events, want one each", creates, events)
 	}
-	if v := p.admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
-		t.Errorf("after that the audit does not verify: %v", v)
-	}
+	p.verifyAudit(t)
 }

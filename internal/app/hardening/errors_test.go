@@ -13,10 +13,8 @@ import (
 	"testing"
 )
 
-// TestErrorsDocumented: every error code of the service is in docs/errors.md, and
-// every code of that page is one that the source gives. Codes are found where
-// they are written: what is handed to a parameter named code, or to a member
-// named code, anywhere in the source.
+// TestErrorsDocumented checks that docs/errors.md has every error code of the source, and no
+// others. A code is an argument for a parameter named code, or the value of a member named code.
 func TestErrorsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/errors.md")
 	if err != nil {
@@ -38,21 +36,21 @@ func TestErrorsDocumented(t *testing.T) {
 	}
 	for code := range documented {
 		if !written[code] {
-			t.Errorf("docs/errors.md tells of %q, which nothing gives", code)
+			t.Errorf("docs/errors.md has %q, which is not in the source", code)
 		}
 	}
 	if len(codes) < 100 {
-		t.Errorf("only %d codes were found: the search is broken", len(codes))
+		t.Errorf("the search found only %d codes, want at least 100", len(codes))
 	}
 }
 
-// errorCodes are the codes in the source, each with a place where it is given,
-// and all texts of the source.
+// errorCodes returns the codes in the source, each with a file that has it, and all texts of the
+// source.
 func errorCodes(t *testing.T) (codes map[string]string, written map[string]bool) {
 	t.Helper()
 	files := map[string]*ast.File{}
 	constants := map[string]ast.Expr{}
-	takes := map[string]int{} // by the function's name, which parameter is the code
+	takes := map[string]int{} // the index of the parameter with the code, by the function's name
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "apptest") || strings.Contains(path, "dbtest") {
 			return err
@@ -83,7 +81,7 @@ func errorCodes(t *testing.T) (codes map[string]string, written map[string]bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, written = map[string]string{}, map[string]bool{"invalid_tenant": true, "invalid_environment": true} // made of two parts
+	codes, written = map[string]string{}, map[string]bool{"invalid_tenant": true, "invalid_environment": true} // the source composes these
 	note := func(path string, e ast.Expr) {
 		if name, ok := e.(*ast.Ident); ok {
 			e = constants[filepath.Dir(path)+"."+name.Name]
@@ -107,7 +105,7 @@ func errorCodes(t *testing.T) (codes map[string]string, written map[string]bool)
 				case *ast.SelectorExpr:
 					name = fn.Sel.Name
 				}
-				if name == "New" || name == "Newf" { // other packages have such too
+				if name == "New" || name == "Newf" { // other packages have functions of this name
 					if pkg, ok := n.Fun.(*ast.SelectorExpr); !ok || fmt.Sprint(pkg.X) != "fault" {
 						return true
 					}
@@ -132,7 +130,7 @@ func errorCodes(t *testing.T) (codes map[string]string, written map[string]bool)
 	return codes, written
 }
 
-// codeParameter is the place of a function's parameter that is named code; -1 for none.
+// codeParameter returns the index of the parameter named code; -1 for none.
 func codeParameter(f *ast.FuncType) int {
 	i := 0
 	for _, field := range f.Params.List {

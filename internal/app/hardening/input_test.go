@@ -28,9 +28,9 @@ var inputCases = []hardeningCase{
 
 func (op operation) takesJSON() bool { return slices.Contains(op.media, "application/json") }
 
-// badJSON: every operation with a body refuses what is no JSON, or JSON that
-// could be read in two ways, and nothing happens.
-func badJSON(t *testing.T, r *rig) {
+// badJSON checks that every operation with a body refuses a text that is not JSON, or that has two
+// readings, and that it changes nothing.
+func badJSON(t *testing.T, r *fixture) {
 	many := func(item string, n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -71,31 +71,26 @@ func badJSON(t *testing.T, r *rig) {
 	}
 	big := map[string]string{"100k members": "{" + many(`"k%d":1`, 70_000) + "}", "100k items": `{"decisions":[` + many("%d", 100_000) + "]}"}
 	before := r.s.Resident(t)
-	r.unchanged(t, func() {
+	r.wantUnchanged(t, func() {
 		for _, op := range r.ops {
 			if !op.takesJSON() || op.bridge() {
 				continue
 			}
-			path := op.at(r.alpha.valueOf)
-			root := r.caller(op, r.alpha)
+			path := op.pathWith(r.alpha.valueOf)
+			root := r.callerFor(op, r.alpha)
 			for what, text := range bad {
-				res := root.Do(t, op.method, path, []byte(text))
-				if res.Status != 400 {
-					t.Errorf("%s, %s: %d %.300s", op.id, what, res.Status, res.Body)
-				}
-				denial(t, res, op.id+" "+what)
+				res := root.Do(t, op.method, path, []byte(text)).Expect(op.id+" with "+what, 400)
+				checkRefusal(t, res, op.id+" "+what)
 			}
 			if op.id == "evaluate-decision" || op.id == "opa-decision" {
-				continue // its objects are open
+				continue // its objects may have any members
 			}
 			refusals := []int{400, 422}
-			if op.directory() { // so are those of SCIM, but they change nobody
+			if op.directory() { // so may those of SCIM, but these change nobody
 				refusals = append(refusals, 403, 404)
 			}
 			for what, text := range big {
-				if res := root.Do(t, op.method, path, []byte(text)); !slices.Contains(refusals, res.Status) {
-					t.Errorf("%s, %s: %d %.300s", op.id, what, res.Status, res.Body)
-				}
+				root.Do(t, op.method, path, []byte(text)).Expect(op.id+" with "+what, refusals...)
 			}
 		}
 	})
@@ -124,44 +119,44 @@ func badJSON(t *testing.T, r *rig) {
 	} {
 		r.do(t, key, c.method, c.path, c.want, []byte(c.text))
 	}
-	// Every offence is told, each at its place.
+	// The answer names every error with its place.
 	res := r.do(t, key, "POST", "/bouncers", 422, []byte(`{"name":1,"port":"x","environment":"moon","nonsense":1}`))
 	for _, pointer := range []string{"/name", "/port", "/environment", "/nonsense"} {
 		if !bytes.Contains(res.Body, []byte(`"`+pointer+`"`)) {
-			t.Errorf("no %s in %s", pointer, res.Body)
+			t.Errorf("POST /bouncers with errors at four places = %s, want the pointer %s", res.Body, pointer)
 		}
 	}
 }
 
-// bigBodies: who asks is settled before a byte of a body is read, and no more
-// of it is read than the operation takes; a hundred at once do no harm.
-func bigBodies(t *testing.T, r *rig) {
-	const declared = 100 << 20
+// bigBodies checks that the server verifies the credential before it reads a body, and that it
+// reads no more of a body than the operation takes. A hundred such requests at once do no harm.
+func bigBodies(t *testing.T, r *fixture) {
+	const declaredLength = 100 << 20
 	for _, op := range r.ops {
 		if !op.body {
 			continue
 		}
-		path := op.at(r.alpha.valueOf) + op.query()
-		for shows, want := range map[bool]int{false: 401, true: 413} {
+		path := op.pathWith(r.alpha.valueOf) + op.requiredQuery()
+		for signedIn, want := range map[bool]int{false: 401, true: 413} {
 			if op.public {
 				want = 413
 			}
-			for _, length := range []string{fmt.Sprintf("Content-Length: %d", declared), "Transfer-Encoding: chunked"} {
+			for _, length := range []string{fmt.Sprintf("Content-Length: %d", declaredLength), "Transfer-Encoding: chunked"} {
 				head := op.method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: " + op.media[0] + "\r\n" + length + "\r\n"
-				head += op.headers()
-				if shows && !op.public {
-					head += op.credential(r.caller(op, r.alpha))
+				head += op.requiredHeaders()
+				if signedIn && !op.public {
+					head += op.credential(r.callerFor(op, r.alpha))
 				}
-				status, sent := r.flood(t, head+"\r\n", length)
-				if shows && op.bridge() {
-					want = 403 // it is for bouncers
+				status, sent := r.sendUntilAnswer(t, head+"\r\n", length)
+				if signedIn && op.bridge() {
+					want = 403 // only bouncers may call it
 				}
 				if status != want {
-					t.Errorf("%s with 100 MB (%s): %d, want %d", op.id, length, status, want)
+					t.Errorf("%s with 100 MB (%s) = %d, want %d", op.id, length, status, want)
 				}
-				// What waits in the kernel's buffers counts as sent.
+				// Bytes in the kernel's buffers count as sent.
 				if sent > 48<<20 {
-					t.Errorf("%s took %d MiB of a body that it refused with %d", op.id, sent>>20, status)
+					t.Errorf("%s took %d MiB of a body that it refused with %d, want at most 48", op.id, sent>>20, status)
 				}
 			}
 		}
@@ -171,13 +166,13 @@ func bigBodies(t *testing.T, r *rig) {
 	for range 100 {
 		all.Go(func() {
 			head := "POST /api/v1/decisions/evaluate/bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nX-API-Key: " + r.alpha.key.APIKey + "\r\n\r\n"
-			if status, _ := r.flood(t, head, "Transfer-Encoding: chunked"); status != 413 && status != 503 {
-				t.Errorf("one of a hundred: %d", status)
+			if status, _ := r.sendUntilAnswer(t, head, "Transfer-Encoding: chunked"); status != 413 && status != 503 {
+				t.Errorf("one of a hundred endless bodies = %d, want 413 or 503", status)
 			}
 		})
 	}
 	all.Wait()
-	// A hundred bodies of 10 MiB would be a GiB; they take turns.
+	// A hundred bodies of 10 MiB would take a GiB, so the server reads a few at a time.
 	r.s.Grew(t, before, 200<<20)
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
 }
@@ -185,9 +180,9 @@ func bigBodies(t *testing.T, r *rig) {
 // largestBody is more than any operation takes of a body.
 const largestBody = 12 << 20
 
-// flood sends a head and then a body without end, until the server answers or
-// hangs up, and gives the status and the bytes that it let us send.
-func (r *rig) flood(t *testing.T, head, length string) (status int, sent int64) {
+// sendUntilAnswer sends a head and then an endless body, until the server answers or closes the
+// connection. It returns the status and the number of bytes sent.
+func (r *fixture) sendUntilAnswer(t *testing.T, head, length string) (status int, sent int64) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.s.URL, "http://"))
 	if err != nil {
 		t.Error(err)
@@ -207,21 +202,21 @@ func (r *rig) flood(t *testing.T, head, length string) (status int, sent int64) 
 			return
 		}
 		answered <- res.StatusCode
-		conn.Close() // whoever still sends has heard enough
+		conn.Close() // which ends the writing
 	}()
 	if strings.HasPrefix(length, "Content-Length") {
-		return <-answered, 0 // the declared length is enough to answer by
+		return <-answered, 0 // the declared length is enough for an answer
 	}
 	chunk := []byte("10000\r\n" + strings.Repeat(" ", 0x10000) + "\r\n")
 	for sent < 100<<20 {
-		var patience time.Duration
-		if sent > largestBody { // the answer is due: do not outrun it
-			patience = 20 * time.Millisecond
+		var wait time.Duration
+		if sent > largestBody { // the answer is due: wait for it before the next chunk
+			wait = 20 * time.Millisecond
 		}
 		select {
 		case status = <-answered:
 			return status, sent
-		case <-time.After(patience):
+		case <-time.After(wait):
 		}
 		n, err := conn.Write(chunk)
 		sent += int64(n)
@@ -232,14 +227,13 @@ func (r *rig) flood(t *testing.T, head, length string) (status int, sent int64) 
 	return <-answered, sent
 }
 
-// compressedBodies: no operation unpacks a body but the bridge's, and that to
-// a bound.
-func compressedBodies(t *testing.T, r *rig) {
+// compressedBodies checks that only the bridge unpacks a body, and only to a limit.
+func compressedBodies(t *testing.T, r *fixture) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	piece := bytes.Repeat([]byte(" "), 1<<20)
 	for range 512 {
-		_, _ = z.Write(piece) // a buffer takes all
+		_, _ = z.Write(piece) // a buffer returns no error
 	}
 	_ = z.Close()
 	before := r.s.Resident(t)
@@ -248,42 +242,37 @@ func compressedBodies(t *testing.T, r *rig) {
 			continue
 		}
 		for _, encoding := range []string{"gzip", "deflate", "br", "zstd", "gzip, gzip", "x-gzip", "GZIP", "identity, gzip"} {
-			c := r.caller(op, r.alpha)
-			res := c.With("Content-Encoding", encoding).Do(t, op.method, op.at(r.alpha.valueOf), bomb.Bytes()[:1000])
-			if res.Status != op.unsupported() {
-				t.Errorf("%s with %s: %d %s", op.id, encoding, res.Status, res.Body)
-			}
-			denial(t, res, op.id)
+			c := r.callerFor(op, r.alpha)
+			res := c.With("Content-Encoding", encoding).Do(t, op.method, op.pathWith(r.alpha.valueOf), bomb.Bytes()[:1000])
+			res.Expect(op.id+" with Content-Encoding "+encoding, op.unsupported())
+			checkRefusal(t, res, op.id)
 		}
 	}
-	_, c := r.enforcer(t, r.alpha, nil)
+	_, c := r.newBouncer(t, r.alpha, nil)
 	for _, path := range []string{"/bridge/logs", "/bridge/status"} {
 		res := c.With("Content-Encoding", "gzip").Do(t, "POST", path, bomb.Bytes())
 		if res.Status >= 500 {
-			t.Errorf("a bomb for %s: %d %s", path, res.Status, res.Body)
+			t.Errorf("POST %s with a gzip bomb = %d %s, want a refusal", path, res.Status, res.Body)
 		}
 	}
 	r.s.Grew(t, before, 256<<20)
 	c.Do(t, "GET", "/bridge/self", nil).Want(200)
 }
 
-// badParameters: what does not fit a parameter's description is a 400 that
-// names it, by every operation that has it; nothing makes a 500.
-func badParameters(t *testing.T, r *rig) {
+// badParameters checks that every operation answers 400 to a value that does not fit the
+// description of its parameter, and that no value causes a 500.
+func badParameters(t *testing.T, r *fixture) {
 	integers := []string{"", "abc", "1e3", "1.0", "0x10", " 5", "5 ", "٣", "9223372036854775808", "1e18", "--1", "null", "[1]", "1;2"}
-	for _, op := range r.secured() {
+	for _, op := range r.withSecurity() {
 		if op.method != "GET" || op.bridge() {
 			continue
 		}
-		path := op.at(r.alpha.valueOf)
-		root := r.caller(op, r.alpha)
+		path := op.pathWith(r.alpha.valueOf)
+		root := r.callerFor(op, r.alpha)
 		try := func(name, value string, want ...int) {
-			res := root.Do(t, "GET", path+"?"+name+"="+url.QueryEscape(value), nil)
-			if !slices.Contains(want, res.Status) {
-				t.Errorf("%s with %s=%q: %d %.300s", op.id, name, value, res.Status, res.Body)
-			}
+			res := root.Do(t, "GET", path+"?"+name+"="+url.QueryEscape(value), nil).Expect(op.id, want...)
 			if res.Status >= 400 {
-				denial(t, res, op.id)
+				checkRefusal(t, res, op.id)
 			}
 		}
 		for _, p := range op.params {
@@ -295,9 +284,7 @@ func badParameters(t *testing.T, r *rig) {
 				for _, value := range integers {
 					try(p.Name, value, 400)
 				}
-				if res := root.Do(t, "GET", path+"?"+p.Name+"=1&"+p.Name+"=1", nil); res.Status != 400 {
-					t.Errorf("%s with %s twice: %d", op.id, p.Name, res.Status)
-				}
+				root.Do(t, "GET", path+"?"+p.Name+"=1&"+p.Name+"=1", nil).Expect(fmt.Sprintf("%s with %s twice", op.id, p.Name), 400)
 			case "boolean":
 				for _, value := range []string{"", "yes", "2", "TRUE "} {
 					try(p.Name, value, 400)
@@ -325,9 +312,7 @@ func badParameters(t *testing.T, r *rig) {
 				for _, value := range []string{"9999-12-31T23:59:59Z", "0001-01-01"} {
 					try(p.Name, value, 200, 400)
 				}
-				if res := root.Do(t, "GET", path+"?start_date=2026-02-01&end_date=2026-01-01", nil); res.Status != 400 {
-					t.Errorf("%s with dates reversed: %d", op.id, res.Status)
-				}
+				root.Do(t, "GET", path+"?start_date=2026-02-01&end_date=2026-01-01", nil).Expect(fmt.Sprintf("%s with dates reversed", op.id), 400)
 			case "cursor":
 				for _, value := range []string{"x", "0", "-1", "eyJzZXEiOjF9", "' OR 1=1 --", strings.Repeat("A", 199), "MTIzNDU2Nzg5MDEyMzQ1Njc4OTA"} {
 					try(p.Name, value, 400)
@@ -336,15 +321,13 @@ func badParameters(t *testing.T, r *rig) {
 			}
 		}
 		for _, query := range []string{"?%zz", "?limit=%", "?a=1;b=2"} {
-			if res := root.Do(t, "GET", path+query, nil); res.Status != 400 {
-				t.Errorf("%s%s: %d", op.id, query, res.Status)
-			}
+			root.Do(t, "GET", path+query, nil).Expect(fmt.Sprintf("%s%s", op.id, query), 400)
 		}
 	}
-	// An attribute is bounded by its body, and a decision's texts by nothing else.
+	// Only the limit of the body limits an attribute. The answer does not repeat it.
 	long := strings.Repeat("x", 900_000)
 	res := r.alpha.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u", "note": long}})
 	if res.Status != 200 && res.Status != 413 && res.Status != 422 || len(res.Body) > 10_000 {
-		t.Errorf("a long attribute: %d with %d bytes", res.Status, len(res.Body))
+		t.Errorf("POST /decisions/evaluate with a long attribute = %d with %d bytes, want 200, 413 or 422 with at most 10000 bytes", res.Status, len(res.Body))
 	}
 }

@@ -1,4 +1,4 @@
-// Package hardening_test holds the tests of the whole program about abuse.
+// Package hardening_test tests how the whole program resists abuse.
 package hardening_test
 
 import (

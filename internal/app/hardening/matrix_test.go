@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// roleScopes is the documented table of roles, written once more by
-// hand: the program's own table is what is tested.
+// roleScopes is the documented table of roles. It is written by hand, because the test checks the
+// program's own table.
 func roleScopes(role string) []string {
 	var out []string
 	for _, scope := range everyScope() {
@@ -39,15 +39,15 @@ func roleScopes(role string) []string {
 	return out
 }
 
-// caller is a credential of the matrix.
+// matrixCaller is a credential of the matrix.
 type matrixCaller struct {
 	what, role, bound string
 	client            *apptest.Client
-	// cookie is set for a browser's session, elsewhere where its page is of another site.
+	// cookie is set for a browser's session, elsewhere for one on a page of another site.
 	cookie, elsewhere bool
 }
 
-// kind is the kind of the caller as the document names it.
+// kind returns the kind of the caller, as the document names it.
 func (c matrixCaller) kind() string {
 	if c.bound != "" || c.client.APIKey != "" {
 		return "api_key"
@@ -55,14 +55,13 @@ func (c matrixCaller) kind() string {
 	return "user"
 }
 
-// permissionMatrix: every operation, for each role, as a person with a token and with
-// a browser's session, as a key of the tenant and as keys and tokens that are bound
-// to one environment, naming no environment and each of the two. A browser's session
-// on a page of another site is admitted nowhere. What must come of it follows from the
-// permission and the reach in the served document and from the roles' table
-// above. A parameter that no operation has ends each admitted request at once,
-// so that nothing is done and nothing needs leaving out.
-func permissionMatrix(t *testing.T, r *rig) {
+// permissionMatrix calls every operation as each role: with a person's token, a browser's session,
+// a key of the tenant, and keys and tokens that are valid in one environment. Each request names no
+// environment, sandbox or production. No browser's session on a page of another site is admitted.
+// The expected answer follows from the permission and the reach in the served document and from
+// roleScopes. Each request has a parameter that no operation knows, so an admitted request ends at
+// once and changes nothing.
+func permissionMatrix(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Roles")
 	var callers []matrixCaller
 	for _, role := range []string{"platform_admin", "admin", "policy_author", "resource_manager", "operator", "auditor", "viewer"} {
@@ -74,22 +73,22 @@ func permissionMatrix(t *testing.T, r *rig) {
 		}
 		for _, c := range callers {
 			for _, named := range []string{"", "sandbox", "production"} {
-				r.admitted(t, p, op, c, named)
+				r.checkAdmission(t, p, op, c, named)
 			}
 		}
 	}
 }
 
-// callers are the credentials of one role.
-func (r *rig) callers(t *testing.T, p *party, role string) []matrixCaller {
+// callers returns the credentials of one role.
+func (r *fixture) callers(t *testing.T, p *party, role string) []matrixCaller {
 	t.Helper()
 	admin, tenant := p.admin, p.id
-	if role == "platform_admin" { // it means something there alone
+	if role == "platform_admin" { // this role counts only in the tenant default
 		admin, tenant = r.s.Admin, "default"
 	}
 	name := r.name("role")
 	admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@example.com", "password": apptest.Password, "roles": []string{role}}).Want(201)
-	person := r.login(t, tenant, name, apptest.Password)
+	person := r.s.LoginTo(t, tenant, name, apptest.Password)
 	browser := r.s.Anonymous().With("Sec-Fetch-Site", "same-origin")
 	begun := browser.With("X-Tenant-ID", tenant).Do(t, "POST", "/auth/sessions", body{"username": name, "password": apptest.Password}).Want(200)
 	cookie, _, _ := strings.Cut(begun.Header.Get("Set-Cookie"), ";")
@@ -99,15 +98,13 @@ func (r *rig) callers(t *testing.T, p *party, role string) []matrixCaller {
 		{what: role + "'s browser", role: role, client: browser, cookie: true},
 		{what: role + "'s browser elsewhere", role: role, client: browser.With("Sec-Fetch-Site", "cross-site"), cookie: true, elsewhere: true},
 	}
-	key := r.s.Anonymous()
-	key.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role)}).Want(201).Get("key").(string)
+	key := r.s.WithKey(admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role)}).Want(201).Text("key"))
 	out = append(out, matrixCaller{what: role + "'s key", role: role, client: key})
 	for _, env := range []string{"sandbox", "production"} {
 		own, tenants := r.s.Anonymous(), r.s.Anonymous()
-		own.APIKey, _ = person.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": roleScopes(role)}).Want(201).Get("key").(string)
-		tenants.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role), "environment": env}).Want(201).Get("key").(string)
-		token := r.s.Anonymous()
-		token.Bearer, _ = tenants.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
+		own.APIKey = person.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": roleScopes(role)}).Want(201).Text("key")
+		tenants.APIKey = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role), "environment": env}).Want(201).Text("key")
+		token := r.s.WithToken(tenants.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Text("access_token"))
 		for what, client := range map[string]*apptest.Client{"own key": own, "key": tenants, "token": token} {
 			out = append(out, matrixCaller{what: role + "'s " + what + " of " + env, role: role, bound: env, client: client})
 		}
@@ -115,11 +112,11 @@ func (r *rig) callers(t *testing.T, p *party, role string) []matrixCaller {
 	return out
 }
 
-// admitted sends one request of the matrix and checks what came of it.
-func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, named string) {
+// checkAdmission sends one request of the matrix and checks the answer.
+func (r *fixture) checkAdmission(t *testing.T, p *party, op operation, c matrixCaller, named string) {
 	t.Helper()
 	in := named
-	path := op.at(func(param string) string {
+	path := op.pathWith(func(param string) string {
 		switch param {
 		case "environment":
 			if in == "" {
@@ -137,47 +134,46 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 		path += "&environment=" + named
 	}
 	denied := c.bound != "" && (op.reach == "tenant" || op.reach == "sandbox" && c.bound != "sandbox" || in != "" && in != c.bound)
-	lacks := op.permission != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.permission) })
-	lacks = lacks || op.also != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.also) })
+	lacks := op.permission != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return permits(scope, op.permission) })
+	lacks = lacks || op.also != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return permits(scope, op.also) })
 	res := op.send(t, c.client, path)
 	what := fmt.Sprintf("%s (%s, reach %s) as %s naming %q", op.id, op.permission, op.reach, c.what, named)
 	switch {
-	case c.cookie && op.optional: // a cookie is no credential there
+	case c.cookie && op.optional: // this operation takes no cookie
 		if res.Status < 300 {
-			t.Errorf("%s: %d", what, res.Status)
+			t.Errorf("%s = %d, want an error", what, res.Status)
 		}
 	case op.directory():
 		if res.Status != 403 {
-			t.Errorf("%s: %d %s, not refused for its kind of credential", what, res.Status, res.Body)
+			t.Errorf("%s = %d %s, want 403 for its kind of credential", what, res.Status, res.Body)
 		}
 	case c.elsewhere:
-		if res.Status != 403 || !holds(res, "pages of this origin only") {
-			t.Errorf("%s: %d %s, not refused for its origin", what, res.Status, res.Body)
+		if res.Status != 403 || !errorContains(res, "pages of this origin only") {
+			t.Errorf("%s = %d %s, want 403 for its origin", what, res.Status, res.Body)
 		}
-	case denied && !(res.Status == 403 && holds(res, "valid for "+c.bound+" only")):
-		t.Errorf("%s: %d %s, not refused for its environment", what, res.Status, res.Body)
-	case !denied && lacks && !(res.Status == 403 && holds(res, "permission")):
-		t.Errorf("%s: %d %s, not refused for its permission", what, res.Status, res.Body)
+	case denied && !(res.Status == 403 && errorContains(res, "valid for "+c.bound+" only")):
+		t.Errorf("%s = %d %s, want 403 for its environment", what, res.Status, res.Body)
+	case !denied && lacks && !(res.Status == 403 && errorContains(res, "permission")):
+		t.Errorf("%s = %d %s, want 403 for its permission", what, res.Status, res.Body)
 	case !denied && !lacks && !op.takes(c.kind()) && !(c.role == "platform_admin" && c.kind() == "user" && op.platform()):
 		if res.Status != 403 {
-			t.Errorf("%s: %d %s, not refused for its kind", what, res.Status, res.Body)
+			t.Errorf("%s = %d %s, want 403 for its kind of caller", what, res.Status, res.Body)
 		}
-	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || holds(res, "valid for")):
-		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
-	case !denied && !lacks && res.Status == 415: // admitted: it takes a body in another form, such as CSV
-	case !denied && !lacks && !op.foreign() && !(res.Status == 400 && holds(res, "no_such_parameter")):
-		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
+	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || errorContains(res, "valid for")):
+		t.Errorf("%s = %d %s, want it admitted", what, res.Status, res.Body)
+	case !denied && !lacks && res.Status == 415: // admitted: the operation takes another media type, such as CSV
+	case !denied && !lacks && !op.foreign() && !(res.Status == 400 && errorContains(res, "no_such_parameter")):
+		t.Errorf("%s = %d %s, want 400 for the unknown parameter", what, res.Status, res.Body)
 	}
 }
 
-// foreign says whether the operation keeps another protocol's rules, which leave
-// unknown parameters alone.
+// foreign reports whether the operation follows another protocol, which ignores unknown parameters.
 func (op operation) foreign() bool {
 	return op.bridge() || strings.HasPrefix(op.path, "/v1/data/") || strings.HasPrefix(op.path, "/access/v1/")
 }
 
-// holds reports whether an error body of any area holds a text.
-func holds(res *apptest.Response, text string) bool {
+// errorContains reports whether the body is JSON and contains the text.
+func errorContains(res *apptest.Response, text string) bool {
 	var doc any
 	return json.Unmarshal(res.Body, &doc) == nil && strings.Contains(fmt.Sprint(doc), text)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// document is what a test reads of the OpenAPI document.
+// document is the part of the OpenAPI document that a test reads.
 type document struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
@@ -28,8 +28,8 @@ type document struct {
 	}
 }
 
-// TestEmptyParameters: a filter or a paging parameter that is sent without a value
-// is a mistake (400). It must not answer the whole list.
+// TestEmptyParameters checks that a filter or a paging parameter without a value is answered 400,
+// and not with the whole list.
 func TestEmptyParameters(t *testing.T) {
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	var doc document
@@ -53,7 +53,7 @@ func TestEmptyParameters(t *testing.T) {
 			query := maps.Clone(needed)
 			query.Set(p.Name, "")
 			if res := a.Do(t, "GET", rest+"?"+query.Encode(), nil); res.Status != 400 || !bytes.Contains(res.Body, []byte(p.Name)) {
-				t.Errorf("GET %s with an empty %s: %d %.200s", path, p.Name, res.Status, res.Body)
+				t.Errorf("GET %s with an empty %s = %d %.200s, want 400 with its name", path, p.Name, res.Status, res.Body)
 			}
 			checked++
 		}
@@ -63,11 +63,11 @@ func TestEmptyParameters(t *testing.T) {
 		a.Do(t, "GET", path+"?end_date=", nil).Want(400)
 	}
 	if checked < 30 {
-		t.Errorf("%d parameters were checked", checked)
+		t.Errorf("the document has only %d parameters to check, want at least 30", checked)
 	}
 }
 
-// TestOneSpellingOfIDs: an id has one spelling, in a path as in a query.
+// TestOneSpellingOfIDs checks that an id has one spelling, in a path and in a query.
 func TestOneSpellingOfIDs(t *testing.T) {
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	id := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}).Want(201).ID()
@@ -78,22 +78,22 @@ func TestOneSpellingOfIDs(t *testing.T) {
 	}
 }
 
-// TestNeeded: what a record cannot be without is not taken away, and what is missing
-// in a request is told, each in the form of its area.
-func TestNeeded(t *testing.T) {
+// TestRequiredMembers checks that a required member cannot be removed, and that the answer names
+// what a request lacks, in the form of its area.
+func TestRequiredMembers(t *testing.T) {
 	apptest.Inner(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
-	at := fmt.Sprintf("/bouncers/%d", a.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 80}).Want(201).ID())
+	bouncer := fmt.Sprintf("/bouncers/%d", a.Do(t, "POST", "/bouncers", body{"name": "b", "hostname": "h", "port": 80}).Want(201).ID())
 	for _, member := range []string{"name", "hostname", "port", "environment"} {
-		if res := a.Do(t, "PUT", at, body{member: nil}).Want(422); !bytes.Contains(res.Body, []byte(`"/`+member+`"`)) {
-			t.Errorf("%s: %s", member, res.Body)
+		if res := a.Do(t, "PUT", bouncer, body{member: nil}).Want(422); !bytes.Contains(res.Body, []byte(`"/`+member+`"`)) {
+			t.Errorf("PUT %s without %s = %s, want its pointer", bouncer, member, res.Body)
 		}
 	}
-	if b := a.Do(t, "GET", at, nil).Want(200); b.Get("hostname") != "h" || b.Get("port") != 80.0 {
-		t.Errorf("the bouncer is now %s", b.Body)
+	if b := a.Do(t, "GET", bouncer, nil).Want(200); b.Get("hostname") != "h" || b.Get("port") != 80.0 {
+		t.Errorf("the bouncer after refused updates = %s, want it unchanged", b.Body)
 	}
-	a.Do(t, "PUT", at, body{"hostname": "h2", "port": 81}).Want(200)
+	a.Do(t, "PUT", bouncer, body{"hostname": "h2", "port": 81}).Want(200)
 
 	for _, roles := range [][]string{{""}, {"viewer", " "}, {"a\u202eb"}, {"a\nb"}, {strings.Repeat("r", 129)}} {
 		a.Do(t, "POST", "/users", body{"username": "u", "email": "u@example.com", "roles": roles}).Want(422)
@@ -102,29 +102,27 @@ func TestNeeded(t *testing.T) {
 	a.Do(t, "PUT", ann+"/roles", body{"roles": []string{""}}).Want(422)
 	a.Do(t, "PUT", ann, body{"roles": []string{""}}).Want(422)
 	if roles := fmt.Sprint(a.Do(t, "GET", ann, nil).Want(200).Get("roles")); roles != "[viewer resource_manager]" {
-		t.Errorf("roles %s", roles)
+		t.Errorf("the roles after refused updates = %s, want [viewer resource_manager]", roles)
 	}
 
 	for _, ask := range []body{{}, {"username": "admin"}, {"password": "x"}, {"username": "", "password": "x"}} {
 		ask["grant_type"] = "password"
-		if res := s.Anonymous().Do(t, "POST", "/auth/token", ask).Want(400); res.Get("error") != "invalid_request" {
-			t.Errorf("%v: %s", ask, res.Body)
-		}
+		s.Anonymous().Do(t, "POST", "/auth/token", ask).ExpectError(fmt.Sprint(ask), 400, "invalid_request")
 	}
 
 	session := "/ide-integration/editor-a-server"
 	a.Do(t, "POST", session, body{"action": "sync", "session_id": "s", "policy_content": "package a\n"}).Want(200)
 	if res := a.Do(t, "POST", session, body{"action": "sync", "session_id": "s"}).Want(400); res.Get("success") != false {
-		t.Errorf("%s", res.Body)
+		t.Errorf("a sync without content = %s, want success false", res.Body)
 	}
 	if kept := a.Do(t, "POST", session, body{"action": "get_context", "session_id": "s"}).Want(200); kept.Get("policy_content") != "package a\n" || kept.Get("version") != 1.0 {
-		t.Errorf("the session is now %s", kept.Body)
+		t.Errorf("the session after a refused sync = %s, want it unchanged", kept.Body)
 	}
 	a.Do(t, "POST", session, body{"action": "sync", "session_id": "s", "policy_content": ""}).Want(200)
 }
 
-// TestSimulationsOfOthers: the history of a control shows that others ran it. What
-// they put in is for those who read the audit.
+// TestSimulationsOfOthers checks that the history of a control shows simulations by others, and
+// their input only to those who may read the audit.
 func TestSimulationsOfOthers(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -142,7 +140,7 @@ func TestSimulationsOfOthers(t *testing.T) {
 		}
 		h.Into(&page)
 		if len(page.Entries) != 1 || page.Entries[0].Export != shown || (page.Entries[0].Summary == "user.id=ada") != shown || bytes.Contains(h.Body, []byte("ada")) != shown {
-			t.Errorf("%s sees %s", role, h.Body)
+			t.Errorf("the history for %s = %s, want one entry, with its input: %v", role, h.Body, shown)
 		}
 	}
 }

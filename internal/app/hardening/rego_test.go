@@ -2,10 +2,8 @@ package hardening_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +19,8 @@ var regoCases = []hardeningCase{
 	{"R7 reserved packages and data", reservedPackages},
 }
 
-// indirect are ways to name a built-in; %s is the call, %n the bare name.
-var indirect = map[string]string{
+// callForms are ways to name a built-in; %s is the call, %n the bare name.
+var callForms = map[string]string{
 	"directly":            "package p\n\nallow if %s",
 	"assigned":            "package p\n\nallow if {\n\tx := %s\n\tx\n}",
 	"negated":             "package p\n\nallow if not %s",
@@ -49,46 +47,46 @@ var indirect = map[string]string{
 	"never called":        "package p\n\nunused(x) := %s if x\n\nallow := true",
 }
 
-// forbiddenBuiltins: what reaches out or reads the host is refused in every
-// form, by validate with its place, by create and by update.
-func forbiddenBuiltins(t *testing.T, r *rig) {
+// forbiddenBuiltins checks that a built-in that reaches out or reads the host is refused in every
+// form: by validate with its place, by create and by update.
+func forbiddenBuiltins(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Authors")
-	own := fmt.Sprintf("/policies/%d", r.control(t, p, nil))
+	own := fmt.Sprintf("/policies/%d", r.newControl(t, p, nil))
 	calls := map[string]string{
 		"http.send": `http.send({"method": "get", "url": "http://127.0.0.1:1/"})`, "opa.runtime": "opa.runtime()",
 		"net.lookup_ip_addr": `net.lookup_ip_addr("example.com")`, "rego.parse_module": `rego.parse_module("x.rego", "package x")`,
 	}
-	for form, pattern := range indirect {
+	for form, pattern := range callForms {
 		for name, call := range calls {
 			if name != "http.send" && form != "directly" && form != "as a with function" && form != "as a with value" {
-				continue // one in every form, each in some
+				continue // http.send takes every form, the others some
 			}
 			source := strings.NewReplacer("%s", call, "%n", name).Replace(pattern)
-			refusedSource(t, p.admin, own, name+" "+form, source)
+			wantRefusedSource(t, p.admin, own, name+" "+form, source)
 		}
 	}
-	// The rest of the list, directly.
+	// The other built-ins, directly.
 	for _, call := range []string{
 		`json.match_schema({}, {"$ref": "http://127.0.0.1:1/s.json"})`, `json.verify_schema({"$ref": "http://127.0.0.1:1/s.json"})`,
 		`graphql.is_valid("{a}", "type Query {a: Int}")`, `crypto.x509.parse_certificates("x")`, `crypto.parse_private_keys("x")`,
 		`io.jwt.encode_sign({"alg": "none"}, {}, {})`, `providers.aws.sign_req({}, {}, 1)`, `strings.render_template("{{.x}}", {"x": 1})`, `internal.test_case(1)`,
 	} {
-		refusedSource(t, p.admin, own, call, "package p\n\nallow if "+call)
+		wantRefusedSource(t, p.admin, own, call, "package p\n\nallow if "+call)
 	}
-	// Under another name.
-	refusedSource(t, p.admin, own, "imported", "package p\n\nimport http.send\n\nallow if send({})")
-	refusedSource(t, p.admin, own, "imported as", "package p\n\nimport data.http as h\n\nallow if h.send({})")
-	refusedSource(t, p.admin, own, "remote schema", "# METADATA\n# schemas:\n#   - input: {\"$ref\": \"http://127.0.0.1:1/s.json\"}\npackage p\n\nallow if opa.runtime()")
+	// Built-ins under another name.
+	wantRefusedSource(t, p.admin, own, "imported", "package p\n\nimport http.send\n\nallow if send({})")
+	wantRefusedSource(t, p.admin, own, "imported as", "package p\n\nimport data.http as h\n\nallow if h.send({})")
+	wantRefusedSource(t, p.admin, own, "remote schema", "# METADATA\n# schemas:\n#   - input: {\"$ref\": \"http://127.0.0.1:1/s.json\"}\npackage p\n\nallow if opa.runtime()")
 	if got := p.admin.Do(t, "GET", own, nil).Want(200); got.Get("version") != 1.0 {
-		t.Errorf("a refused update left a version: %s", got.Body)
+		t.Errorf("the control after refused updates = %s, want version 1", got.Body)
 	}
 }
 
-// unsupportedSources: what OPA's compiler takes and our evaluator does not is
-// refused when it is stored, and never evaluated.
-func unsupportedSources(t *testing.T, r *rig) {
+// unsupportedSources checks that a source that OPA's compiler accepts and our evaluator does not is
+// refused when it is stored, so it is never evaluated.
+func unsupportedSources(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Unsupported")
-	own := fmt.Sprintf("/policies/%d", r.control(t, p, nil))
+	own := fmt.Sprintf("/policies/%d", r.newControl(t, p, nil))
 	for what, text := range map[string]string{
 		"a number out of range":       "allow if input.n > 1e2000",
 		"a number of too many digits": "allow if input.n == " + strings.Repeat("7", 65),
@@ -96,12 +94,12 @@ func unsupportedSources(t *testing.T, r *rig) {
 		"a name that is computed":     "allow if data[input.a].b == 1",
 		"a large pattern":             "allow if regex.match(`" + strings.Repeat("a{1000}", 20) + "`, input.user.id)",
 	} {
-		refusedSource(t, p.admin, own, what, "package p\n\n"+text)
+		wantRefusedSource(t, p.admin, own, what, "package p\n\n"+text)
 	}
 }
 
-// refusedSource checks that no door takes a source.
-func refusedSource(t *testing.T, c *apptest.Client, control, what, source string) {
+// wantRefusedSource checks that no operation accepts the source.
+func wantRefusedSource(t *testing.T, c *apptest.Client, control, what, source string) {
 	t.Helper()
 	v := c.Do(t, "POST", "/policies/validate", body{"rego_code": source}).Want(200)
 	var answer struct {
@@ -113,9 +111,9 @@ func refusedSource(t *testing.T, c *apptest.Client, control, what, source string
 	}
 	v.Into(&answer)
 	if answer.Valid || len(answer.Errors) == 0 || answer.Errors[0].Line < 1 || answer.Errors[0].Column < 1 || answer.Errors[0].Message == "" {
-		t.Errorf("%s: %s\n%s", what, v.Body, source)
+		t.Errorf("%s: POST /policies/validate = %s, want an error with its place, for\n%s", what, v.Body, source)
 	}
-	for _, door := range []struct {
+	for _, store := range []struct {
 		method, path string
 		body         body
 	}{
@@ -123,34 +121,17 @@ func refusedSource(t *testing.T, c *apptest.Client, control, what, source string
 		{"POST", "/policies", body{"name": "x", "rego_code": source, "status": "active", "environment": "production"}},
 		{"PUT", control, body{"rego_code": source}},
 	} {
-		res := c.Do(t, door.method, door.path, door.body)
+		res := c.Do(t, store.method, store.path, store.body)
 		if res.Status != 422 || res.Get("error") != "invalid_policy" || !strings.Contains(string(res.Body), `"line":`) {
-			t.Errorf("%s by %s %s: %d %s", what, door.method, door.path, res.Status, res.Body)
+			t.Errorf("%s: %s %s = %d %s, want 422 invalid_policy with a line", what, store.method, store.path, res.Status, res.Body)
 		}
 	}
 }
 
-// regoOutside: nothing that a control says makes a packet, and none reads the
-// environment of the host.
-func regoOutside(t *testing.T, r *rig) {
-	var calls atomic.Int64
-	trap, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trap.Close()
-	go func() {
-		for {
-			c, err := trap.Accept()
-			if err != nil {
-				return
-			}
-			calls.Add(1)
-			c.Close()
-		}
-	}()
+// regoOutside checks that no control causes a connection or reads the environment of the host.
+func regoOutside(t *testing.T, r *fixture) {
+	there, calls := listen(t)
 	p := r.tenant(t, "Outside")
-	there := "http://" + trap.Addr().String()
 	for _, source := range []string{
 		`package p` + "\n\n" + `allow if http.send({"method": "get", "url": "` + there + `"})`,
 		`package p` + "\n\n" + `allow if json.match_schema({}, {"$ref": "` + there + `"})`,
@@ -167,10 +148,10 @@ func regoOutside(t *testing.T, r *rig) {
 		p.key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}}).Want(200)
 	}
 	if n := calls.Load(); n != 0 {
-		t.Errorf("%d connections went out of a control", n)
+		t.Errorf("controls opened %d connections, want none", n)
 	}
-	// The environment holds secrets; nothing that a control can say shows it.
-	id := r.control(t, p, body{"status": "active", "rego_code": "package p\n\nallow := true\n\nreason := json.marshal([input, data.resources, rego.metadata.chain()])"})
+	// The environment holds secrets. No control can show it.
+	id := r.newControl(t, p, body{"status": "active", "rego_code": "package p\n\nallow := true\n\nreason := json.marshal([input, data.resources, rego.metadata.chain()])"})
 	out := p.admin.Do(t, "POST", fmt.Sprintf("/policies/%d/test", id), body{"test_cases": []body{{"name": "t", "input": body{}, "expected": true}}})
 	decided := p.key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}}).Want(200)
 	for _, secret := range []string{apptest.Password, "NOTIFICATION_ENCRYPTION_KEY", os.Getenv("HOME") + "/", "PATH="} {
@@ -180,10 +161,11 @@ func regoOutside(t *testing.T, r *rig) {
 	}
 }
 
-// hugeSources: a source that is too big, too deep or too much work is refused,
-// in bounded time, with at most 100 errors, and the server goes on.
-func hugeSources(t *testing.T, r *rig) {
-	p := r.tenant(t, "Giants")
+// hugeSources checks that a source that is too large, too deep or too much work is refused in
+// bounded time, with at most 100 errors, and that the server goes on.
+func hugeSources(t *testing.T, r *fixture) {
+	// The work is cut at two seconds, but the machine of a test may be busy.
+	p := r.tenant(t, "Giants").within(20 * time.Second)
 	var others, rules, errors strings.Builder
 	others.WriteString("package p\n\nallow := 0 if input.x == 0\n")
 	rules.WriteString("package p\n\n")
@@ -197,8 +179,8 @@ func hugeSources(t *testing.T, r *rig) {
 	for i := range 2000 {
 		fmt.Fprintf(&errors, "r%d if unknown_%d(1)\n", i, i)
 	}
-	deep := func(open, end string) string {
-		return "package p\n\nx := " + strings.Repeat(open, 100_000) + "1" + strings.Repeat(end, 100_000)
+	deep := func(open, shut string) string {
+		return "package p\n\nx := " + strings.Repeat(open, 100_000) + "1" + strings.Repeat(shut, 100_000)
 	}
 	for what, source := range map[string]string{
 		"over the body's limit": "package p\n\n# " + strings.Repeat("x", 1<<20),
@@ -224,33 +206,27 @@ func hugeSources(t *testing.T, r *rig) {
 		"bidi":                  "package p\n\n# \u202e\nallow := true",
 		"a BOM":                 "\ufeffpackage p\n\nallow := true",
 	} {
-		begun := time.Now()
 		v := p.admin.Do(t, "POST", "/policies/validate", body{"rego_code": source})
-		took := time.Since(begun)
 		if v.Status != 200 && v.Status != 413 && v.Status != 422 || len(v.Body) > 1<<20 {
-			t.Errorf("%s: %d with %d bytes: %.300s", what, v.Status, len(v.Body), v.Body)
-		}
-		// The work is cut at two seconds; the rest is for a machine under load.
-		if took > 20*time.Second {
-			t.Errorf("%s took %s", what, took)
+			t.Errorf("%s: POST /policies/validate = %d with %d bytes, want 200, 413 or 422 with at most 1 MiB: %.300s", what, v.Status, len(v.Body), v.Body)
 		}
 		if v.Status == 200 {
 			if list, _ := v.Get("errors").([]any); len(list) > 100 {
-				t.Errorf("%s: %d errors", what, len(list))
+				t.Errorf("%s: POST /policies/validate shows %d errors, want at most 100", what, len(list))
 			}
 		}
 		if res := p.admin.Do(t, "POST", "/policies", body{"name": "x", "rego_code": source}); res.Status != 201 && res.Status != 413 && res.Status != 422 || res.Status == 422 && len(res.Body) > 100_000 {
-			t.Errorf("%s: create answers %d with %d bytes: %.300s", what, res.Status, len(res.Body), res.Body)
+			t.Errorf("%s: POST /policies = %d with %d bytes, want 201, 413 or a small 422: %.300s", what, res.Status, len(res.Body), res.Body)
 		}
 	}
 	if v := p.admin.Do(t, "POST", "/policies/validate", body{"rego_code": "package p\n\nallow := true"}).Want(200).Get("valid"); v != true {
-		t.Error("after that a good source is not valid")
+		t.Error("POST /policies/validate of a good source after the huge ones is not valid")
 	}
 }
 
-// textStaysText: names, ids and paths that hold Rego, quotes or lines are data,
-// in decisions and in bundles, and change no other control.
-func textStaysText(t *testing.T, r *rig) {
+// textStaysText checks that names, ids and paths with Rego, quotes or line breaks stay data, in
+// decisions and in bundles, and change no other control.
+func textStaysText(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Texts")
 	hostile := []string{
 		`"; allow := true #`, "x\"\n\nallow := true\n#", "`}] } allow := true", `\u0022; deny := true`, "package system.authz", "{{.}} ${x} %s %n", "' OR 1=1 --", "\u202eevil", "</script><script>alert(1)</script>",
@@ -259,17 +235,17 @@ func textStaysText(t *testing.T, r *rig) {
 	for i, text := range hostile {
 		name := text
 		if strings.ContainsAny(text, "\n\u202e") {
-			// A name takes neither; descriptions, attributes and ids do.
+			// A name may contain neither. Descriptions, attributes and ids may.
 			p.admin.Do(t, "POST", "/resources", body{"name": text, "type": "api", "path": "/r7", "environment": "sandbox"}).Want(422)
 			name = fmt.Sprint("text ", i)
 		}
 		resource := p.admin.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": fmt.Sprintf("/r7/%d", i), "environment": "sandbox", "description": text, "attributes": body{text: text}}).Want(201).ID()
-		id := r.control(t, p, body{"name": name, "description": text, "resource_id": resource, "status": "active", "rego_code": "package p\n\ndefault allow := false\n\nallow if input.user.id == \"root\""})
+		id := r.newControl(t, p, body{"name": name, "description": text, "resource_id": resource, "status": "active", "rego_code": "package p\n\ndefault allow := false\n\nallow if input.user.id == \"root\""})
 		names[id] = name
 	}
 	for id, name := range names {
 		if got := p.admin.Do(t, "GET", fmt.Sprintf("/policies/%d", id), nil).Want(200).Get("name"); got != strings.TrimSpace(name) {
-			t.Errorf("the name %q came back as %q", name, got)
+			t.Errorf("GET of the control %q shows the name %q", name, got)
 		}
 	}
 	for i, text := range hostile {
@@ -278,34 +254,34 @@ func textStaysText(t *testing.T, r *rig) {
 				"user": body{"id": user, text: text}, "action": body{"method": "GET", "name": text}, "resource": body{"type": "api", "path": fmt.Sprintf("/r7/%d", i)}, "context": body{text: text},
 			}).Want(200)
 			if res.Get("decision") != want {
-				t.Errorf("%q for %q: %s", text, user, res.Body)
+				t.Errorf("the decision on %q for %q = %s, want %s", text, user, res.Body, want)
 			}
 		}
 	}
-	// In a bundle the names are data too: it loads, and decides as the server does.
-	id, c := r.enforcer(t, p, nil)
+	// In a bundle, the names are data too.
+	id, c := r.newBouncer(t, p, nil)
 	for _, control := range p.admin.Do(t, "GET", "/policies", nil).Want(200).Get("policies").([]any) {
 		p.admin.Do(t, "PUT", fmt.Sprintf("/policies/%v", control.(map[string]any)["id"]), body{"resource_id": nil}).Want(200)
 	}
 	apptest.Eventually(t, 5*time.Second, func() error {
 		text := apptest.Unpacked(t, c.Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", id), nil).Want(200).Body)
 		if n := strings.Count(text, `"root"`); n < len(hostile) {
-			return fmt.Errorf("the bundle holds %d of %d controls", n, len(hostile))
+			return fmt.Errorf("the bundle has %d of %d controls", n, len(hostile))
 		}
 		for _, line := range []string{"\nallow := true", "\ndeny := true", "\npackage system"} {
 			if strings.Contains(text, line) {
-				t.Errorf("a name became a line of Rego: %q", line)
+				t.Errorf("the bundle has the line %q, which comes from a name", line)
 			}
 		}
 		return nil
 	})
 }
 
-// reservedPackages: a control lives in no reserved package and reads no data
-// but its own; two of one package do not see each other.
-func reservedPackages(t *testing.T, r *rig) {
+// reservedPackages checks that a control cannot be in a reserved package and reads no other data,
+// and that two controls of one package do not see each other.
+func reservedPackages(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Packages")
-	own := fmt.Sprintf("/policies/%d", r.control(t, p, nil))
+	own := fmt.Sprintf("/policies/%d", r.newControl(t, p, nil))
 	for what, source := range map[string]string{
 		"package system":         "package system\n\nallow := true",
 		"package system.authz":   "package system.authz\n\nallow := true",
@@ -325,19 +301,19 @@ func reservedPackages(t *testing.T, r *rig) {
 		"data with a with":       "package p\n\nallow if input.x with data.other as {}",
 		"data of input's choice": "package p\n\nallow if data[input.x].allow",
 	} {
-		refusedSource(t, p.admin, own, what, source)
+		wantRefusedSource(t, p.admin, own, what, source)
 	}
-	// Equal packages: each control is on its own.
-	first := r.control(t, p, body{"status": "active", "rego_code": "package twin\n\nsecret := \"first\"\n\nallow if secret == \"first\""})
-	r.control(t, p, body{"status": "active", "rego_code": "package twin\n\nsecret := \"second\"\n\nallow if secret == \"second\""})
+	// Two controls of one package are independent.
+	first := r.newControl(t, p, body{"status": "active", "rego_code": "package twin\n\nsecret := \"first\"\n\nallow if secret == \"first\""})
+	r.newControl(t, p, body{"status": "active", "rego_code": "package twin\n\nsecret := \"second\"\n\nallow if secret == \"second\""})
 	res := p.key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}}).Want(200)
 	if res.Get("decision") != "PERMIT" {
-		t.Errorf("two controls of one package: %s", res.Body)
+		t.Errorf("the decision of two controls of one package = %s, want PERMIT", res.Body)
 	}
 	p.admin.Do(t, "DELETE", fmt.Sprintf("/policies/%d", first), nil).Want(200)
-	// A control that contradicts itself is an error, and an error denies.
-	r.control(t, p, body{"name": "torn", "status": "active", "rego_code": "package twin\n\nallow := true\n\nallow := false"})
+	// A control that contradicts itself causes an error, and an error denies.
+	r.newControl(t, p, body{"name": "torn", "status": "active", "rego_code": "package twin\n\nallow := true\n\nallow := false"})
 	if res := p.key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}}).Want(200); res.Get("decision") != "DENY" || res.Get("policy_name") != "torn" {
-		t.Errorf("a control that contradicts itself: %s", res.Body)
+		t.Errorf("the decision of a control that contradicts itself = %s, want DENY by torn", res.Body)
 	}
 }

@@ -14,53 +14,48 @@ var scopeCases = []hardeningCase{
 	{"E1 the other environment", otherEnvironment},
 	{"E2 each operation with each scope", scopeMatrix},
 	{"E2 each operation with each role and kind of key", permissionMatrix},
-	{"E3 more than one holds", escalation},
+	{"E3 more than one's own rights", escalation},
 	{"E4 promotion", promotion},
 }
 
-// bound makes a key that is good for one environment.
-func (r *rig) bound(t *testing.T, p *party, env string, scopes ...string) *apptest.Client {
+// bound creates a key that is valid in one environment.
+func (r *fixture) bound(t *testing.T, p *party, env string, scopes ...string) *apptest.Client {
 	t.Helper()
-	c := r.s.Anonymous()
-	c.APIKey, _ = p.admin.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": scopes}).Want(200, 201).Get("key").(string)
-	tokenOf(c) // now: it makes a session
+	c := r.s.WithKey(p.admin.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": scopes}).Want(200, 201).Text("key"))
+	tokenOf(c) // now, because it writes a session
 	return c
 }
 
-// otherEnvironment: to a key of one environment the objects of the other are
-// not there, and naming the other one is refused.
-func otherEnvironment(t *testing.T, r *rig) {
+// otherEnvironment checks that for a key of one environment, the objects of the other do not exist,
+// and that it may not name the other.
+func otherEnvironment(t *testing.T, r *fixture) {
 	a := r.alpha.admin
 	production := r.bound(t, r.alpha, "production", everyScope()...)
 	sandbox := r.bound(t, r.alpha, "sandbox", everyScope()...)
 	inProduction := a.Do(t, "POST", "/resources", body{"name": "p", "type": "api", "path": "/e1", "environment": "production"}).Want(201).ID()
-	r.unchanged(t, func() {
-		for _, op := range r.secured() {
+	r.wantUnchanged(t, func() {
+		for _, op := range r.withSecurity() {
 			if strings.Contains(op.path, "{policy_id}") || strings.Contains(op.path, "{resource_id}") || strings.Contains(op.path, "{bouncer_id}") || strings.Contains(op.path, "{pep_id}") {
-				got := op.send(t, asked(production), op.at(r.alpha.valueOf))
-				never := op.send(t, asked(production), op.at(r.alpha.unused))
+				got := op.send(t, withRequestID(production), op.pathWith(r.alpha.valueOf))
+				never := op.send(t, withRequestID(production), op.pathWith(r.alpha.unused))
 				if got.Status != never.Status || !bytes.Equal(got.Body, never.Body) || got.Status < 400 || got.Status == 403 && op.id != "promote-policy" && len(op.callers) == 0 || got.Status >= 500 {
-					t.Errorf("%s: a sandbox id with a production key is %d %s, one that never was %d %s", op.id, got.Status, got.Body, never.Status, never.Body)
+					t.Errorf("%s on a sandbox id with a production key = %d %s, want the refusal of an unknown id: %d %s", op.id, got.Status, got.Body, never.Status, never.Body)
 				}
 			}
 			if op.path == "/v1/data/gatehouse/decision" || op.bridge() {
 				continue
 			}
-			path := op.at(r.alpha.valueOf)
+			path := op.pathWith(r.alpha.valueOf)
 			for _, res := range []*apptest.Response{
 				op.send(t, sandbox, path+"?environment=production"),
 				op.send(t, sandbox.With("X-Environment", "production"), path),
 			} {
-				if res.Status != 403 {
-					t.Errorf("%s for production with a sandbox key: %d %s", op.id, res.Status, res.Body)
-				}
-				denial(t, res, op.id)
+				res.Expect(op.id+" in production with a sandbox key", 403)
+				checkRefusal(t, res, op.id)
 			}
 			if strings.Contains(op.path, "{environment}") {
 				path := strings.Replace(op.path, "{environment}", "production", 1)
-				if res := op.send(t, sandbox, path); res.Status != 403 && res.Status != 404 && res.Status != 422 {
-					t.Errorf("%s with a sandbox key: %d %s", path, res.Status, res.Body)
-				}
+				op.send(t, sandbox, path).Expect("with a sandbox key", 403, 404, 422)
 			}
 		}
 		for _, c := range []struct {
@@ -85,76 +80,73 @@ func otherEnvironment(t *testing.T, r *rig) {
 		r.do(t, r.alpha.key, "GET", "/policies?environment=PRODUCTION", 400, nil)
 		r.do(t, r.alpha.key, "GET", fmt.Sprintf("/policies/%d?environment=production", r.alpha.policy), 404, nil)
 	})
-	// A decision without an environment is the key's own, not production's.
+	// Without an environment, a decision is made in the key's, not in production.
 	r.do(t, sandbox, "POST", "/decisions/evaluate", 200, body{"user": body{"id": "u"}})
 	for _, p := range sandbox.Do(t, "GET", "/resources", nil).Want(200).Get("resources").([]any) {
 		if env := p.(map[string]any)["environment"]; env != "sandbox" {
-			t.Errorf("a sandbox key lists an object of %v", env)
+			t.Errorf("GET /resources with a sandbox key lists an object of %v", env)
 		}
 	}
 }
 
-// passes says whether one scope is enough for a permission.
-func passes(scope, permission string) bool {
+// permits reports whether one scope is enough for a permission.
+func permits(scope, permission string) bool {
 	area, verb, _ := strings.Cut(permission, ":")
 	return scope == permission || verb == "read" && scope == area+":write" || verb == "edit" && scope == area+":write"
 }
 
-// scopeMatrix: each operation with each single scope, as a key and as a token
-// made from it: exactly the scope that the document names lets it pass.
-func scopeMatrix(t *testing.T, r *rig) {
+// scopeMatrix calls each operation with each single scope, as a key and as a token made with it.
+// Only the scope in the document permits it.
+func scopeMatrix(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Matrix")
-	ops := r.secured()
+	ops := r.withSecurity()
 	var clients []*apptest.Client
 	scopes := everyScope()
 	for _, scope := range scopes {
-		clients = append(clients, r.holders(t, p, scope)...)
+		clients = append(clients, r.keyAndToken(t, p, scope)...)
 	}
 	for _, op := range ops {
 		if op.permission == "" {
 			continue
 		}
 		if !slices.Contains(scopes, op.permission) && op.permission != "resources:edit" {
-			t.Errorf("%s needs %q, which is no scope", op.id, op.permission)
+			t.Errorf("%s needs the permission %q, which no scope has", op.id, op.permission)
 		}
-		path := op.at(p.unused)
+		path := op.pathWith(p.unused)
 		for i, c := range clients {
 			scope := scopes[i/2]
 			path := path
-			if op.id == "delete-tenant" && passes(scope, op.permission) { // it ends its own tenant
+			if op.id == "delete-tenant" && permits(scope, op.permission) { // it deletes its own tenant
 				doomed := r.tenant(t, "Doomed")
-				c, path = r.holders(t, doomed, scope)[i%2], op.at(doomed.unused)
+				c, path = r.keyAndToken(t, doomed, scope)[i%2], op.pathWith(doomed.unused)
 			}
 			res := op.send(t, c, path)
-			open := op.takes("api_key") && passes(scope, op.permission) && (op.also == "" || passes(scope, op.also))
+			open := op.takes("api_key") && permits(scope, op.permission) && (op.also == "" || permits(scope, op.also))
 			wrong := open == (res.Status == 401 || res.Status == 403) || res.Status >= 500
 			if wrong {
-				t.Errorf("%s (%s) with %s: %d %s", op.id, op.permission, scope, res.Status, res.Body)
+				t.Errorf("%s (%s) with the scope %s = %d %s, admitted should be %v", op.id, op.permission, scope, res.Status, res.Body, open)
 			}
 			if res.Status >= 400 {
-				denial(t, res, op.id)
+				checkRefusal(t, res, op.id)
 			}
 		}
-		if res := op.send(t, r.s.Anonymous(), path); res.Status != 401 {
-			t.Errorf("%s without a credential: %d %s", op.id, res.Status, res.Body)
-		}
-		r.wrongVerb(t, op, p, path)
+		op.send(t, r.s.Anonymous(), path).Expect(op.id+" without a credential", 401)
+		r.checkWrongMethod(t, op, p, path)
 	}
 	r.do(t, p.key, "GET", "/no/such/thing", 404, nil)
 	r.do(t, p.key, "GET", "/policies/", 404, nil)
 }
 
-// holders are a key with one scope, and a token that was made from it.
-func (r *rig) holders(t *testing.T, p *party, scope string) []*apptest.Client {
+// keyAndToken returns a key with one scope, and a client with a token that was made with it.
+func (r *fixture) keyAndToken(t *testing.T, p *party, scope string) []*apptest.Client {
 	t.Helper()
 	_, key := r.key(t, p, body{"name": scope, "scopes": []string{scope}})
-	token := r.s.Anonymous()
-	token.Bearer, _ = key.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
+	token := r.s.WithToken(key.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Text("access_token"))
 	return []*apptest.Client{key, token}
 }
 
-// wrongVerb: a method that a path does not have is 405 with Allow, whoever asks.
-func (r *rig) wrongVerb(t *testing.T, op operation, p *party, path string) {
+// checkWrongMethod checks that a method that a path does not have is answered 405 with Allow.
+func (r *fixture) checkWrongMethod(t *testing.T, op operation, p *party, path string) {
 	t.Helper()
 	var allowed []string
 	for _, other := range r.ops {
@@ -170,24 +162,24 @@ func (r *rig) wrongVerb(t *testing.T, op operation, p *party, path string) {
 		}
 		res := root.Do(t, verb, path, nil)
 		if res.Status != 405 || !strings.Contains(res.Header.Get("Allow"), op.method) {
-			t.Errorf("%s %s: %d, Allow %q: %s", verb, path, res.Status, res.Header.Get("Allow"), res.Body)
+			t.Errorf("%s %s = %d with Allow %q, want 405 with %s: %s", verb, path, res.Status, res.Header.Get("Allow"), op.method, res.Body)
 		}
-		return // one a path will do
+		return // one method for each path is enough
 	}
 }
 
-// escalation: nobody makes a credential, a person or a change that goes beyond
-// what they hold.
-func escalation(t *testing.T, r *rig) {
+// escalation checks that nobody can create a credential or a person, or make a change, beyond their
+// own rights.
+func escalation(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Ladder")
-	r.fill(t, p)
+	r.addObjects(t, p)
 	keys := "/tenants/" + p.id + "/api-keys"
 	soon := "2099-01-01T00:00:00Z"
 	_, narrow := r.key(t, p, body{"name": "narrow", "scopes": []string{"tenants:write", "users:write", "policies:write"}, "expires_at": soon})
-	viewerID, viewer := r.person(t, p, "viewer")
-	adminID, _ := p.admin.Do(t, "GET", "/auth/me", nil).Want(200).Get("id").(string)
+	viewerID, viewer := r.newPerson(t, p, "viewer")
+	adminID := p.admin.Do(t, "GET", "/auth/me", nil).Want(200).Text("id")
 	policy := fmt.Sprintf("/policies/%d", p.policy)
-	r.unchanged(t, func() {
+	r.wantUnchanged(t, func() {
 		for _, c := range []struct {
 			who          *apptest.Client
 			method, path string
@@ -234,48 +226,48 @@ func escalation(t *testing.T, r *rig) {
 		}
 	})
 	portal := viewer.Do(t, "POST", "/developer-portal/api-keys/sandbox/generate", body{}).Want(201)
-	mine := r.s.Anonymous()
-	mine.APIKey, _ = portal.Get("key").(string)
+	mine := r.s.WithKey(portal.Text("key"))
 	r.do(t, mine, "GET", "/policies", 200, nil)
 	r.do(t, mine, "POST", "/policies", 403, body{"name": "x", "rego_code": "package p"})
-	// A person's key does what the person may, also after the person may less.
+	// A person's key has the person's permissions, also after they were reduced.
 	p.admin.Do(t, "PUT", "/users/"+viewerID+"/roles", body{"roles": []string{"nothing in particular"}}).Want(200)
 	r.do(t, mine, "GET", "/policies", 403, nil)
 }
 
-// promotion: what may not be promoted is not, says why and stays as it was.
-func promotion(t *testing.T, r *rig) {
+// promotion checks that a promotion that is not allowed is refused with a reason and changes
+// nothing.
+func promotion(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Promoters")
-	failing := r.control(t, p, body{"test_cases": []body{{"name": "no", "input": body{}, "expected": false}}})
-	deleted := r.control(t, p, nil)
+	failing := r.newControl(t, p, body{"test_cases": []body{{"name": "no", "input": body{}, "expected": false}}})
+	deleted := r.newControl(t, p, nil)
 	p.admin.Do(t, "DELETE", fmt.Sprintf("/policies/%d", deleted), nil).Want(200)
-	done := r.control(t, p, body{"environment": "production"})
-	good := r.control(t, p, nil)
+	done := r.newControl(t, p, body{"environment": "production"})
+	good := r.newControl(t, p, nil)
 	production, sandbox := r.bound(t, p, "production", everyScope()...), r.bound(t, p, "sandbox", everyScope()...)
 	promote := func(id int64) string { return fmt.Sprintf("/policies/%d/promote", id) }
-	r.unchanged(t, func() {
+	r.wantUnchanged(t, func() {
 		failed := r.do(t, p.admin, "POST", promote(failing), 422, body{})
 		if !bytes.Contains(failed.Body, []byte("tests_failed")) {
-			t.Errorf("failing tests: %s", failed.Body)
+			t.Errorf("promotion of a control with failing tests = %s, want tests_failed", failed.Body)
 		}
 		r.do(t, p.admin, "POST", promote(deleted), 404, body{})
 		r.do(t, p.admin, "POST", promote(done), 409, body{})
 		r.do(t, p.admin, "POST", promote(good)+"?environment=production", 404, body{})
-		// A key of one environment does not reach into the other.
+		// A key of one environment cannot promote to the other.
 		r.do(t, production, "POST", promote(good), 403, body{})
 		r.do(t, sandbox, "POST", promote(good), 403, body{})
 		r.do(t, p.admin.With("If-Match", `"7"`), "POST", promote(good), 412, body{})
 		r.do(t, p.admin, "POST", promote(good), 422, body{"environment": "production", "skip_tests": true})
 	})
-	// Four eyes: nobody approves their own, and nobody who could not promote it;
-	// whom another tenant knows is nobody here.
+	// Four eyes: nobody approves their own promotion. An approver must be a person of this tenant
+	// who could promote the control.
 	p.admin.Do(t, "PUT", "/tenants/"+p.id, body{"settings": body{"four_eyes": true}}).Want(200)
-	second, author := r.person(t, p, "policy_author")
-	auditor, _ := r.person(t, p, "auditor", "resource_manager")
-	disabled, _ := r.person(t, p, "admin")
+	second, author := r.newPerson(t, p, "policy_author")
+	auditor, _ := r.newPerson(t, p, "auditor", "resource_manager")
+	disabled, _ := r.newPerson(t, p, "admin")
 	p.admin.Do(t, "PUT", "/users/"+disabled, body{"status": "disabled"}).Want(200)
-	foreign, _ := r.person(t, r.beta, "admin")
-	r.unchanged(t, func() {
+	foreign, _ := r.newPerson(t, r.beta, "admin")
+	r.wantUnchanged(t, func() {
 		for _, approver := range []string{"", "root", "ROOT", "root@" + p.id + ".example", "nobody at all", auditor, disabled, foreign} {
 			r.do(t, p.admin, "POST", promote(good), 422, body{"approver": approver})
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// caller is somebody of a tenant whom the operation is for, at the root; a platform
-// administrator where nobody of the tenant is.
-func (r *rig) caller(op operation, p *party) *apptest.Client {
+// callerFor returns a caller in the tenant who may call the operation, or a platform
+// administrator. Its paths begin at the root.
+func (r *fixture) callerFor(op operation, p *party) *apptest.Client {
 	c := &apptest.Client{Base: r.s.URL}
 	switch {
 	case op.public:
@@ -20,13 +20,13 @@ func (r *rig) caller(op operation, p *party) *apptest.Client {
 	default:
 		c.Bearer = p.admin.Bearer
 	}
-	return op.shown(c)
+	return op.withCredential(c)
 }
 
-// tokens are access tokens that were made of keys, by key.
+// tokens has the access tokens that were made with keys, by key.
 var tokens sync.Map
 
-// tokenOf makes an access token of a key; the key itself where it makes none.
+// tokenOf returns an access token that was made with a key, or the key if it cannot make one.
 func tokenOf(c *apptest.Client) string {
 	if known, ok := tokens.Load(c.APIKey); ok {
 		return known.(string)
@@ -43,13 +43,12 @@ func tokenOf(c *apptest.Client) string {
 	return made.AccessToken
 }
 
-// directories are the keys of tenants' directories, by the credentials that stand for the
-// whole tenant elsewhere.
+// directories has the tokens of tenants' directories, by the other credentials of the tenant.
 var directories sync.Map
 
-// shown is the client with its key where the operation looks for it, with a token that was
-// made of the key, or with the key of its tenant's directory.
-func (op operation) shown(c *apptest.Client) *apptest.Client {
+// withCredential returns the client with the credential that the operation takes, where it takes
+// it: its key, a token that was made with the key, or the token of its tenant's directory.
+func (op operation) withCredential(c *apptest.Client) *apptest.Client {
 	if op.directory() {
 		if key, ok := directories.Load(c.APIKey + c.Bearer); ok {
 			own := *c
@@ -69,9 +68,9 @@ func (op operation) shown(c *apptest.Client) *apptest.Client {
 	return &bearer
 }
 
-// credential is the header line with which the client shows its credential to the operation.
+// credential returns the header line with the client's credential for the operation.
 func (op operation) credential(c *apptest.Client) string {
-	if c = op.shown(c); c.APIKey != "" {
+	if c = op.withCredential(c); c.APIKey != "" {
 		return "X-API-Key: " + c.APIKey + "\r\n"
 	}
 	return "Authorization: Bearer " + c.Bearer + "\r\n"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,15 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// literalParameters: SQL, wildcards and escapes in texts are compared as they
-// are; nothing makes a 500, and no answer shows more than was asked for.
-func literalParameters(t *testing.T, r *rig) {
+// literalParameters checks that SQL, wildcards and escapes in a text are compared literally, cause
+// no 500, and show no more than the caller asked for.
+func literalParameters(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Literals")
 	names := []string{"100%_sure", "100xysure", `back\slash`, "backslash", "quo'te", `dou"ble`, "ÄÖÜ", "percent%"}
 	for _, name := range names {
-		r.control(t, p, body{"name": name})
+		r.newControl(t, p, body{"name": name})
 	}
-	found := func(part string) (out []string) {
+	search := func(part string) (out []string) {
 		for _, p := range p.key.Do(t, "GET", "/policies?name="+url.QueryEscape(part), nil).Want(200).Get("policies").([]any) {
 			name, _ := p.(map[string]any)["name"].(string)
 			out = append(out, name)
@@ -32,15 +33,15 @@ func literalParameters(t *testing.T, r *rig) {
 		"%": {"100%_sure", "percent%"}, "_": {"100%_sure"}, "%_": {"100%_sure"}, `\`: {`back\slash`}, `\%`: nil, `k\s`: {`back\slash`}, "'": {"quo'te"}, `"`: {`dou"ble`},
 		"' OR '1'='1": nil, "%' --": nil, "100": {"100%_sure", "100xysure"}, "*": nil, "?": nil, "[a-z]": nil, "BACK": {`back\slash`, "backslash"}, "äöü": {"ÄÖÜ"},
 	} {
-		if got := found(part); !slices.Equal(got, want) {
-			t.Errorf("name=%q finds %q, want %q", part, got, want)
+		if got := search(part); !slices.Equal(got, want) {
+			t.Errorf("GET /policies?name=%q finds %q, want %q", part, got, want)
 		}
 	}
 	hostile := []string{
 		"' OR 1=1 --", "'; DROP TABLE policies; --", `" OR ""="`, "1) UNION SELECT 1,2,3 --", "%27%20OR%201=1", "%", "_", `\`, `\\`, "\x00", "\xff", "${jndi:ldap://x}", "../../etc/passwd",
 		"{{7*7}}", "$1", "?", "null", "[]", "{}", "-1", strings.Repeat("a", 10_000), "ſ", "İ", "\u202e", "t_" + r.beta.id, "name DESC", "id; SELECT pg_sleep(9)",
 	}
-	for _, op := range r.secured() {
+	for _, op := range r.withSecurity() {
 		if op.method != "GET" || op.bridge() {
 			continue
 		}
@@ -49,40 +50,40 @@ func literalParameters(t *testing.T, r *rig) {
 				continue
 			}
 			for _, text := range hostile {
-				root := r.caller(op, p)
-				res := root.Do(t, "GET", op.at(p.unused)+"?"+prm.Name+"="+url.QueryEscape(text), nil)
+				root := r.callerFor(op, p)
+				res := root.Do(t, "GET", op.pathWith(p.unused)+"?"+prm.Name+"="+url.QueryEscape(text), nil)
 				if res.Status >= 500 || res.Status == 200 && bytes.Contains(res.Body, []byte(r.beta.id)) {
-					t.Errorf("%s with %s=%q: %d %.300s", op.id, prm.Name, text, res.Status, res.Body)
+					t.Errorf("%s with %s=%q = %d %.300s, want no 500 and nothing of another tenant", op.id, prm.Name, text, res.Status, res.Body)
 				}
 				if res.Status >= 400 {
-					denial(t, res, op.id)
+					checkRefusal(t, res, op.id)
 				}
 			}
 		}
-		// What stands in the path is text too.
+		// A text in the path is literal too.
 		if !strings.Contains(op.path, "{") {
 			continue
 		}
 		for _, text := range hostile {
-			path := op.at(func(string) string { return url.PathEscape(text) })
-			root := r.caller(op, p)
+			path := op.pathWith(func(string) string { return url.PathEscape(text) })
+			root := r.callerFor(op, p)
 			res, err := root.Try("GET", path, nil)
 			if err == nil && (res.Status >= 500 || res.Status < 400) {
-				t.Errorf("%s at %q: %d %.300s", op.id, text, res.Status, res.Body)
+				t.Errorf("%s at %q = %d %.300s, want a refusal", op.id, text, res.Status, res.Body)
 			}
 		}
 	}
 	for _, who := range hostile {
 		res := r.s.Anonymous().With("X-Tenant-ID", p.id).Do(t, "POST", "/auth/login", body{"username": who, "password": who})
 		if res.Status >= 500 || res.Status < 400 {
-			t.Errorf("signing in as %q: %d %s", who, res.Status, res.Body)
+			t.Errorf("sign-in as %q = %d %s, want a refusal", who, res.Status, res.Body)
 		}
 	}
 }
 
-// massAssignment: members that the server sets are not the caller's to set:
-// ignored where the server answers them, refused where nobody knows them.
-func massAssignment(t *testing.T, r *rig) {
+// massAssignment checks that a caller cannot set the members that the server sets. Members of an
+// answer are ignored in a request, and unknown members are refused.
+func massAssignment(t *testing.T, r *fixture) {
 	p := r.tenant(t, "Members")
 	set := body{
 		"id": 4711, "version": 99, "created_by": "somebody else", "created_at": "2001-01-01T00:00:00Z", "updated_at": "2001-01-01T00:00:00Z",
@@ -143,11 +144,11 @@ func massAssignment(t *testing.T, r *rig) {
 		id := res.Get("id")
 		got := p.admin.Do(t, "GET", c.get(id), nil).Want(200)
 		for name, sent := range all {
-			if _, own := c.create[name]; !own && same(got.Get(name), sent) {
-				t.Errorf("%s: a create set %s to %v", c.kind, name, sent)
+			if _, own := c.create[name]; !own && equalJSON(got.Get(name), sent) {
+				t.Errorf("POST /%s set %s to %v, want it ignored", c.kind, name, sent)
 			}
 		}
-		// What was read can be sent back, and then nothing but the change's own marks differ.
+		// A client may send back what it read. That sets nothing that the server sets.
 		var record map[string]any
 		got.Into(&record)
 		for name, v := range all {
@@ -159,26 +160,24 @@ func massAssignment(t *testing.T, r *rig) {
 		after := p.admin.Do(t, "GET", c.get(id), nil).Want(200)
 		for name, sent := range record {
 			_, ours := all[name]
-			if _, own := c.create[name]; ours && !own && name != "status" && same(after.Get(name), sent) {
-				t.Errorf("%s: an update set %s to %v", c.kind, name, sent)
+			if _, own := c.create[name]; ours && !own && name != "status" && equalJSON(after.Get(name), sent) {
+				t.Errorf("PUT %s set %s to %v, want it ignored", c.get(id), name, sent)
 			}
 		}
 		for _, name := range c.refused {
 			more := body{name: "x"}
-			for k, v := range c.create {
-				more[k] = v
-			}
+			maps.Copy(more, c.create)
 			for method, path := range map[string]string{"POST": "/" + c.kind, "PUT": c.get(id)} {
 				if method == "PUT" {
 					more = body{name: "x"}
 				}
 				if res := r.do(t, p.admin, method, path, 422, more); !bytes.Contains(res.Body, []byte(`"/`+name+`"`)) {
-					t.Errorf("%s %s does not name %s: %s", method, path, name, res.Body)
+					t.Errorf("%s %s with %s = %s, want its pointer", method, path, name, res.Body)
 				}
 			}
 		}
 	}
-	// A tenant's own administrator sets neither limits nor plan nor status.
+	// A tenant's own administrator may set neither limits nor plan nor status.
 	tenant := "/tenants/" + p.id
 	before := p.admin.Do(t, "GET", tenant, nil).Want(200)
 	for _, change := range []body{
@@ -189,85 +188,77 @@ func massAssignment(t *testing.T, r *rig) {
 	r.do(t, p.admin, "PUT", tenant, 200, body{"id": r.beta.id, "region": "eu-west-1", "created_at": "2001-01-01T00:00:00Z", "expires_at": "2001-01-01T00:00:00Z", "deleted_at": "2001-01-01T00:00:00Z", "limits": body{"policies_used": 0}, "domain": "evil.example", "custom_domain": "evil.example"})
 	after := p.admin.Do(t, "GET", tenant, nil).Want(200)
 	for _, name := range []string{"id", "name", "domain", "custom_domain", "region", "plan_type", "status", "created_at", "expires_at", "deleted_at", "settings"} {
-		if !same(before.Get(name), after.Get(name)) {
-			t.Errorf("the tenant's %s went from %v to %v", name, before.Get(name), after.Get(name))
+		if !equalJSON(before.Get(name), after.Get(name)) {
+			t.Errorf("PUT %s changed %s from %v to %v", tenant, name, before.Get(name), after.Get(name))
 		}
 	}
 }
 
-func same(a, b any) bool {
+// equalJSON reports whether two values have the same JSON.
+func equalJSON(a, b any) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	return bytes.Equal(x, y)
 }
 
-// oddRequests: other media types, methods and spellings of a path are no way
-// around a check, and no foreign page can send a credential.
-func oddRequests(t *testing.T, r *rig) {
+// oddRequests checks that no media type, method or spelling of a path avoids a check, and that no
+// page of another origin can send a credential.
+func oddRequests(t *testing.T, r *fixture) {
 	key := r.alpha.key
 	for _, op := range r.ops {
 		if !op.takesJSON() || op.bridge() {
 			continue
 		}
-		c := r.caller(op, r.alpha)
+		c := r.callerFor(op, r.alpha)
 		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "text/json", "application/json; charset=utf-16", "application/json, text/plain", "*/*", "nonsense"} {
 			if base, _, _ := strings.Cut(media, ";"); base != "application/json" && slices.Contains(op.media, base) {
 				continue
 			}
-			res := c.With("Content-Type", media).Do(t, op.method, op.at(r.alpha.valueOf), []byte("{}"))
-			if res.Status != op.unsupported() {
-				t.Errorf("%s with %s: %d %s", op.id, media, res.Status, res.Body)
-			}
+			c.With("Content-Type", media).Do(t, op.method, op.pathWith(r.alpha.valueOf), []byte("{}")).Expect(op.id+" with "+media, op.unsupported())
 		}
 	}
-	for _, op := range r.secured() {
-		path := op.at(r.alpha.valueOf)
+	for _, op := range r.withSecurity() {
+		path := op.pathWith(r.alpha.valueOf)
 		root := &apptest.Client{Base: r.s.URL}
 		res := op.send(t, root.With("Origin", "https://evil.example").With("Access-Control-Request-Method", op.method), path)
 		preflight := root.With("Origin", "https://evil.example").With("Access-Control-Request-Method", op.method).Do(t, "OPTIONS", path, nil)
 		for _, answer := range []*apptest.Response{res, preflight} {
 			if answer.Header.Get("Access-Control-Allow-Origin") != "" || answer.Header.Get("Access-Control-Allow-Credentials") != "" {
-				t.Errorf("%s lets foreign pages in: %v", op.id, answer.Header)
+				t.Errorf("%s admits pages of other origins: %v", op.id, answer.Header)
 			}
 		}
 		if op.method == "GET" {
 			for _, name := range []string{"X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"} {
-				if got := root.With(name, "DELETE").Do(t, "GET", path, nil); got.Status != 401 {
-					t.Errorf("%s with %s: %d", op.id, name, got.Status)
-				}
+				root.With(name, "DELETE").Do(t, "GET", path, nil).Expect(op.id+" with "+name, 401)
 			}
-			if got := (&apptest.Client{Base: r.s.URL, APIKey: key.APIKey}).Do(t, "TRACE", path, nil); got.Status != 405 && got.Status != 400 {
-				t.Errorf("TRACE of %s: %d %s", op.id, got.Status, got.Body)
-			}
+			(&apptest.Client{Base: r.s.URL, APIKey: key.APIKey}).Do(t, "TRACE", path, nil).Expect(op.id, 405, 400)
 		}
-		r.spellings(t, op, path)
+		r.checkSpellings(t, op, path)
 	}
-	// An override of a POST does not delete.
+	// A header or a parameter that overrides the method does not delete.
 	r.do(t, key.With("X-HTTP-Method-Override", "DELETE"), "GET", fmt.Sprintf("/policies/%d", r.alpha.policy), 200, nil)
 	r.do(t, key, "GET", fmt.Sprintf("/policies/%d?_method=DELETE", r.alpha.policy), 400, nil)
 	r.do(t, key, "GET", fmt.Sprintf("/policies/%d", r.alpha.policy), 200, nil)
-	// A host with a dot behind it is the same host.
+	// A host with a trailing dot is the same host.
 	r.do(t, key.With("Host", r.beta.id+"."+baseDomain+"."), "GET", "/policies", 403, nil)
 	r.do(t, key.With("Host", r.alpha.id+"."+baseDomain+".:80"), "GET", "/policies", 200, nil)
 	r.do(t, key.With("Host", strings.ToUpper(r.beta.id+"."+baseDomain)), "GET", "/policies", 403, nil)
 }
 
-// spellings checks that a path is served as it is written in the document or an
-// alias, with one check, and by no other spelling.
-func (r *rig) spellings(t *testing.T, op operation, path string) {
+// checkSpellings checks that a path is served under its name in the document and its aliases, with
+// the same checks, and under no other spelling.
+func (r *fixture) checkSpellings(t *testing.T, op operation, path string) {
 	t.Helper()
 	rest, versioned := strings.CutPrefix(path, "/api/v1")
 	if versioned {
 		for _, alias := range []string{"/api" + rest, "/v1" + rest, "/api/v1/v1" + rest} {
 			res := op.send(t, &apptest.Client{Base: r.s.URL}, alias)
-			if res.Status != 401 {
-				t.Errorf("%s without a credential: %d %s", alias, res.Status, res.Body)
-			}
+			res.Expect("without a credential", 401)
 			if op.permission == "" {
 				continue
 			}
-			if res := op.send(t, r.narrow(t), alias); res.Status != 403 && !passes("billing:read", op.permission) {
-				t.Errorf("%s without its scope: %d %s", alias, res.Status, res.Body)
+			if res := op.send(t, r.narrowKey(t), alias); res.Status != 403 && !permits("billing:read", op.permission) {
+				t.Errorf("%s %s without its scope = %d %s, want 403", op.method, alias, res.Status, res.Body)
 			}
 		}
 	}
@@ -284,7 +275,7 @@ func (r *rig) spellings(t *testing.T, op operation, path string) {
 			t.Fatal(err)
 		}
 		req.URL.Opaque = "//" + req.URL.Host + odd
-		if c := r.caller(op, r.alpha); c.APIKey != "" {
+		if c := r.callerFor(op, r.alpha); c.APIKey != "" {
 			req.Header.Set("X-API-Key", c.APIKey)
 		} else {
 			req.Header.Set("Authorization", "Bearer "+c.Bearer)
@@ -294,16 +285,16 @@ func (r *rig) spellings(t *testing.T, op operation, path string) {
 			continue // refused before HTTP
 		}
 		res.Body.Close()
-		// Where the last segment is a name, the spelling is another name: another tenant's, a bouncer's.
+		// If the last segment is a name, the spelling is that of another tenant or bouncer.
 		name := strings.HasSuffix(op.path, "{tenant_id}") || strings.HasSuffix(op.path, "{partition}")
 		if res.StatusCode != 404 && res.StatusCode != 400 && res.StatusCode != 405 && !((name || op.bridge()) && res.StatusCode == 403) {
-			t.Errorf("%s %s: %d", op.method, odd, res.StatusCode)
+			t.Errorf("%s %s = %d, want 400, 404 or 405", op.method, odd, res.StatusCode)
 		}
 	}
 }
 
-// narrow is a key that may next to nothing; one for all calls.
-func (r *rig) narrow(t *testing.T) *apptest.Client {
+// narrowKey returns a key that may do almost nothing. All calls share it.
+func (r *fixture) narrowKey(t *testing.T) *apptest.Client {
 	t.Helper()
 	if r.narrowest == nil {
 		_, r.narrowest = r.key(t, r.alpha, body{"name": "narrow", "scopes": []string{"billing:read"}})

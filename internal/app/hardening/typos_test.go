@@ -2,6 +2,7 @@ package hardening_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,19 +11,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestUnknownMembersOfOpenObjects: a typo in a bouncer's configuration or a
-// tenant's settings is told with the nearest name, on create and on update; what
-// is stored already can be read and sent back.
+// TestUnknownMembersOfOpenObjects checks that a typo in a bouncer's configuration or a tenant's
+// settings is refused with the nearest name, on create and on update. A client may read stored
+// members and send them back.
 func TestUnknownMembersOfOpenObjects(t *testing.T) {
 	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		bouncer := body{"name": "edge", "hostname": "edge.example", "port": 8443}
 		with := func(members body, name string, v any) body {
-			out := body{name: v}
-			for k, m := range members {
-				out[k] = m
-			}
+			out := maps.Clone(members)
+			out[name] = v
 			return out
 		}
 		made := a.Do(t, "POST", "/bouncers", with(bouncer, "configuration", body{"x-team": body{"a": 1}, "identity": body{"issuer": "i", "x-note": 1}})).Want(201)
@@ -35,7 +34,7 @@ func TestUnknownMembersOfOpenObjects(t *testing.T) {
 		}{
 			{"POST", "/bouncers", with(with(bouncer, "name", "two"), "configuration", body{"cahce_ttl": "1s", "identity": body{"isuer": "x"}}), []string{"/configuration/cahce_ttl", `\"cache_ttl\"`, "/configuration/identity/isuer", `\"issuer\"`}},
 			{"POST", "/bouncers", body{"port": "x", "configuration": body{"cahce_ttl": "1s"}}, []string{"/port", "/hostname", "/configuration/cahce_ttl"}},
-			// What the schema refuses hides no typo, wherever it stands.
+			// An error of the schema hides no typo.
 			{"PUT", edge, body{"port": "x", "colour": 1, "configuration": body{"cahce_ttl": "1s", "identity": body{"isuer": "x"}}}, []string{"/port", "/colour", "/configuration/cahce_ttl", `\"cache_ttl\"`, "/configuration/identity/isuer"}},
 			{"PUT", edge, body{"resource_ids": []any{1, "x"}, "hostname": "a b", "configuration": body{"cahce_ttl": "1s"}}, []string{"/resource_ids/1", "/hostname", "/configuration/cahce_ttl"}},
 			{"POST", "/bouncers", body{"name": "two", "hostname": "h", "port": 70000, "configuration": body{"identity": body{"isuer": "x"}}}, []string{"/port", "/configuration/identity/isuer"}},
@@ -57,10 +56,10 @@ func TestUnknownMembersOfOpenObjects(t *testing.T) {
 			res := a.Do(t, c.method, c.path, c.body).Want(422)
 			for _, text := range c.want {
 				if strings.HasPrefix(text, "/") {
-					text = fmt.Sprintf(`"pointer":%q`, text) // no prefix of another
+					text = fmt.Sprintf(`"pointer":%q`, text) // the whole pointer
 				}
 				if !strings.Contains(string(res.Body), text) {
-					t.Errorf("%s %s %v: no %q in %s", c.method, c.path, c.body, text, res.Body)
+					t.Errorf("%s %s with %v = %s, want %q", c.method, c.path, c.body, res.Body, text)
 				}
 			}
 		}
@@ -68,16 +67,17 @@ func TestUnknownMembersOfOpenObjects(t *testing.T) {
 	})
 }
 
-// TestUnknownEnvironment: a variable with a typo is warned of at start-up, without its value.
+// TestUnknownEnvironment checks that the program warns at its start of an environment variable with
+// a typo, without its value.
 func TestUnknownEnvironment(t *testing.T) {
 	for _, command := range []string{"server", "bouncer"} {
 		cmd := exec.CommandContext(t.Context(), apptest.Binary(t), command)
 		cmd.Env = append(os.Environ(), "NOTIFICATION_ENCRYPTION_KEY=", "GATEHOUSE_LISTN=secret-value", "GATEHOUSE_BOUNCER_TOKN=x", "GATEHOUSE_COLOUR=red",
 			"GATEHOUSE_SERVICE_HOST=10.0.0.1", "GATEHOUSE_SERVICE_PORT=80", "GATEHOUSE_PORT=tcp://10.0.0.1:80", "GATEHOUSE_PORT_80_TCP_ADDR=10.0.0.1",
 			"GATEHOUSE_API_SERVICE_HOST=10.0.0.1", "GATEHOUSE_SESSION=/nowhere", "GATEHOUSE_LOG_LEVEL=info", "GATEHOUSE_URL=http://127.0.0.1:1")
-		out, err := cmd.CombinedOutput() // it ends at once: the key, or the token, is missing
+		out, err := cmd.CombinedOutput() // the program ends at once, because the key or the token is missing
 		if err == nil {
-			t.Errorf("%s started", command)
+			t.Errorf("gatehouse %s started without its key or token, want an error", command)
 		}
 		var warned []string
 		for line := range strings.Lines(string(out)) {
@@ -90,7 +90,7 @@ func TestUnknownEnvironment(t *testing.T) {
 		}
 		want := []string{"GATEHOUSE_BOUNCER_TOKN GATEHOUSE_BOUNCER_TOKEN", "GATEHOUSE_COLOUR ", "GATEHOUSE_LISTN GATEHOUSE_LISTEN"}
 		if got := strings.Join(warned, ", "); got != strings.Join(want, ", ") || strings.Contains(string(out), "secret-value") {
-			t.Errorf("%s warned of %s\n%s", command, got, out)
+			t.Errorf("gatehouse %s warned of %s, want %s without a value\n%s", command, got, strings.Join(want, ", "), out)
 		}
 	}
 }

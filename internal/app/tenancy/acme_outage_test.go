@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// gateway stands before an ACME server, and answers for it as long as fault is set.
+// gateway is a proxy of an ACME server. It answers itself while fault is set.
 type gateway struct {
 	directory, caFile string
 	fault             atomic.Pointer[func(w http.ResponseWriter)]
@@ -44,7 +44,7 @@ func gatewayTo(t *testing.T, ca *apptest.Pebble) *gateway {
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
-			r.Out.Host = r.In.Host // the ACME server names its addresses by it
+			r.Out.Host = r.In.Host // the ACME server uses it in its addresses
 		},
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 	}
@@ -72,54 +72,54 @@ func gatewayTo(t *testing.T, ca *apptest.Pebble) *gateway {
 	return g
 }
 
-// answers has the gateway answer in the ACME server's place.
-func (g *gateway) answers(fault func(w http.ResponseWriter)) { g.fault.Store(&fault) }
+// setFault makes the gateway answer itself.
+func (g *gateway) setFault(fault func(w http.ResponseWriter)) { g.fault.Store(&fault) }
 
-// TestACMEOutage: while the ACME server is down, answers nonsense or is full, tenants lose none of
-// the orders that they may make, and nobody makes the server wait for a year. When it is back, the
-// certificates come.
+// TestACMEOutage checks that while the ACME server is down, sends nonsense or refuses orders,
+// tenants lose none of their orders and the next attempt comes within a day. When it is back, it
+// issues the certificates.
 func TestACMEOutage(t *testing.T) {
 	fulltest.Only(t)
 	dns, l, plain := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test"), freeport.Addr(t)
 	ca := apptest.StartPebble(t, plain, l.Addr, 90*24*time.Hour)
 	g := gatewayTo(t, ca)
-	g.answers(func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) })
+	g.setFault(func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) })
 	s := apptest.StartTLSServerAt(t, dbtest.SQLite, plain, l, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr, "GATEHOUSE_ACME_DIRECTORY="+g.directory,
 		"GATEHOUSE_ACME_CA_FILE="+g.caFile, "GATEHOUSE_ACME_AGREE_TERMS=true", "GATEHOUSE_ACME_TENANT_ORDERS=1")
-	explain(t, s, ca)
-	acme := found(t, s, body{"name": "Acme"})
+	logOnFailure(t, s, ca)
+	acme := newCompany(t, s, body{"name": "Acme"})
 	const name = "shop.acme.test"
-	fails := func(reason string) order {
+	waitForFailure := func(reason string) order {
 		t.Helper()
 		var o order
 		apptest.Eventually(t, time.Minute, func() error {
 			o = readOrder(t, acme, name)
 			if why := o.Certificate.Error; o.Certificate.Status != "failing" || why == nil || !strings.Contains(*why, reason) {
-				return fmt.Errorf("the certificate is %s, %v", o.Certificate.Status, why)
+				return fmt.Errorf("the certificate is %s because of %s, want failing because of %s", o.Certificate.Status, o.reason(), reason)
 			}
 			return nil
 		})
 		return o
 	}
-	again := func() { acme.admin.Do(t, "PUT", acme.at("/domains/"+name), body{"acme": true}).Want(200) }
-	acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": name}).Want(201)
-	verify(t, dns, acme, name, "acme.gate.test")
-	fails("503")
-	g.answers(func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>all is well")) })
+	again := func() { acme.admin.Do(t, "PUT", acme.path("/domains/"+name), body{"acme": true}).Want(200) }
+	acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": name}).Want(201)
+	verifyDomain(t, dns, acme, name, "acme.gate.test")
+	waitForFailure("503")
+	g.setFault(func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>all is well")) })
 	again()
-	fails("invalid character")
-	g.answers(func(w http.ResponseWriter) {
+	waitForFailure("invalid character")
+	g.setFault(func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "31536000")
 		http.Error(w, "slow down", http.StatusTooManyRequests)
 	})
 	again()
-	if o := fails("429"); o.Certificate.NextAt == nil || time.Until(*o.Certificate.NextAt) > 25*time.Hour || time.Until(*o.Certificate.NextAt) < 50*time.Minute {
-		t.Errorf("after a limit without an end the certificate is %+v", o.Certificate)
+	if o := waitForFailure("429"); o.Certificate.NextAt == nil || time.Until(*o.Certificate.NextAt) > 25*time.Hour || time.Until(*o.Certificate.NextAt) < 50*time.Minute {
+		t.Errorf("the certificate after Retry-After of a year is %+v, want the next order within 50 minutes to 25 hours", o.Certificate)
 	}
 	g.fault.Store(nil)
 	again()
-	issued(t, l, name, ca.Roots(t), nil)
+	waitForIssued(t, l, name, ca.Roots(t), nil)
 	if o := readOrder(t, acme, name).Certificate; o.Status != "active" {
-		t.Errorf("the certificate is %+v", o)
+		t.Errorf("the certificate is %+v, want active", o)
 	}
 }

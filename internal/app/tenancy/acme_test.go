@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// order is what a domain says of its certificate.
+// order has the members of a domain about its certificate.
 type order struct {
 	SSLExpiresAt *time.Time `json:"ssl_expires_at"`
 	Certificate  struct {
@@ -28,15 +28,23 @@ type order struct {
 	}
 }
 
+// reason returns why the last order failed.
+func (o order) reason() string {
+	if o.Certificate.Error == nil {
+		return ""
+	}
+	return *o.Certificate.Error
+}
+
 func readOrder(t testing.TB, c company, name string) order {
 	t.Helper()
 	var o order
-	c.admin.Do(t, "GET", c.at("/domains/"+name), nil).Want(200).Into(&o)
+	c.admin.Do(t, "GET", c.path("/domains/"+name), nil).Want(200).Into(&o)
 	return o
 }
 
-// issued waits until a name gets a certificate that pool trusts, and not the one before.
-func issued(t testing.TB, l *apptest.TLSListener, name string, pool *x509.CertPool, before *x509.Certificate) *x509.Certificate {
+// waitForIssued waits until a name gets a certificate that pool trusts and that is not before.
+func waitForIssued(t testing.TB, l *apptest.TLSListener, name string, pool *x509.CertPool, before *x509.Certificate) *x509.Certificate {
 	t.Helper()
 	var got *x509.Certificate
 	apptest.Eventually(t, 3*time.Minute, func() error {
@@ -51,7 +59,7 @@ func issued(t testing.TB, l *apptest.TLSListener, name string, pool *x509.CertPo
 			return err
 		}
 		if before != nil && c.SerialNumber.Cmp(before.SerialNumber) == 0 {
-			return fmt.Errorf("%s gets the certificate that it had", name)
+			return fmt.Errorf("%s still gets the old certificate", name)
 		}
 		got = c
 		return nil
@@ -59,8 +67,8 @@ func issued(t testing.TB, l *apptest.TLSListener, name string, pool *x509.CertPo
 	return got
 }
 
-// explain shows what both sides logged of a test that failed.
-func explain(t *testing.T, s *apptest.Server, ca *apptest.Pebble) {
+// logOnFailure logs the output of both servers if the test fails.
+func logOnFailure(t *testing.T, s *apptest.Server, ca *apptest.Pebble) {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -69,9 +77,9 @@ func explain(t *testing.T, s *apptest.Server, ca *apptest.Pebble) {
 	})
 }
 
-// TestACME: a verified domain gets a certificate from an ACME server without anybody doing
-// anything, by each type of challenge, and a new one before it ends. Any replica answers the
-// challenge, and all show the certificate.
+// TestACME checks that a verified domain automatically gets a certificate from an ACME server, with
+// each type of challenge, and a new one before it expires. Any replica answers the challenge, and
+// all use the certificate.
 func TestACME(t *testing.T) {
 	for _, c := range []struct {
 		backend, method string
@@ -93,7 +101,7 @@ func TestACME(t *testing.T) {
 
 func checkACME(t *testing.T, backend, method string) {
 	dns, first, plain := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test"), freeport.Addr(t)
-	asked, askedPlain := first, plain // the replica that the ACME server asks
+	asked, askedPlain := first, plain // the replica that the ACME server calls
 	if backend == dbtest.Postgres {
 		asked, askedPlain = apptest.NewTLSListener(t, "gate.test"), freeport.Addr(t)
 	}
@@ -106,52 +114,52 @@ func checkACME(t *testing.T, backend, method string) {
 	if asked != first {
 		s.TLSReplica(t, askedPlain, asked, env...)
 	}
-	explain(t, s, ca)
-	acme := found(t, s, body{"name": "Acme"})
+	logOnFailure(t, s, ca)
+	acme := newCompany(t, s, body{"name": "Acme"})
 	for _, name := range []string{"shop.acme.test", "pending.acme.test", "without.acme.test"} {
-		acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": name, "acme": name != "without.acme.test"}).Want(201)
+		acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": name, "acme": name != "without.acme.test"}).Want(201)
 	}
-	verify(t, dns, acme, "shop.acme.test", "acme.gate.test")
-	verify(t, dns, acme, "without.acme.test", "acme.gate.test")
+	verifyDomain(t, dns, acme, "shop.acme.test", "acme.gate.test")
+	verifyDomain(t, dns, acme, "without.acme.test", "acme.gate.test")
 
 	roots := ca.Roots(t)
-	one := issued(t, first, "shop.acme.test", roots, nil)
-	issued(t, asked, "shop.acme.test", roots, nil)
+	one := waitForIssued(t, first, "shop.acme.test", roots, nil)
+	waitForIssued(t, asked, "shop.acme.test", roots, nil)
 	if o := readOrder(t, acme, "shop.acme.test"); o.Certificate.Source != "acme" || o.Certificate.Status == "failing" || o.Certificate.NotAfter == nil || o.SSLExpiresAt == nil || o.Certificate.NextAt == nil || !o.Certificate.NextAt.Before(*o.Certificate.NotAfter) {
-		t.Errorf("the certificate is %+v", o)
+		t.Errorf("the certificate is %+v, want one from ACME with the next order before its end", o)
 	}
 	for name, want := range map[string]string{"pending.acme.test": "acme pending", "without.acme.test": "deployment active"} {
 		if o := readOrder(t, acme, name).Certificate; o.Source+" "+o.Status != want {
-			t.Errorf("%s has %+v, want %s", name, o, want)
+			t.Errorf("the certificate of %s is %+v, want %s", name, o, want)
 		}
 		if strings.Contains(ca.Log.String(), name) {
-			t.Errorf("%s was ordered", name)
+			t.Errorf("the ACME server got an order for %s, want none", name)
 		}
 	}
-	// It is renewed, and the new one is shown everywhere.
-	next := issued(t, first, "shop.acme.test", roots, one)
-	issued(t, asked, "shop.acme.test", roots, one)
+	// The server renews the certificate, and all replicas use the new one.
+	next := waitForIssued(t, first, "shop.acme.test", roots, one)
+	waitForIssued(t, asked, "shop.acme.test", roots, one)
 	if !next.NotAfter.After(one.NotAfter) {
-		t.Errorf("renewed, it ends at %s and not after %s", next.NotAfter, one.NotAfter)
+		t.Errorf("the renewed certificate ends at %s, want after %s", next.NotAfter, one.NotAfter)
 	}
 	apptest.Eventually(t, time.Minute, func() error {
 		if log := string(acme.admin.Do(t, "GET", "/audit/events", nil).Want(200).Body); !strings.Contains(log, "DOMAIN_CERTIFICATE_ISSUED") {
-			return fmt.Errorf("the log: %s", log)
+			return fmt.Errorf("the audit = %s, want DOMAIN_CERTIFICATE_ISSUED", log)
 		}
 		return nil
 	})
-	noKeyOnDisk(t, s.Dir)
+	wantNoKeyOnDisk(t, s.Dir)
 
-	s.Kill() // what was issued outlives the process
+	s.Kill() // the certificate outlives the process
 	s.Start()
-	issued(t, first, "shop.acme.test", roots, nil)
-	acme.admin.Do(t, "DELETE", acme.at("/domains/shop.acme.test"), nil).Want(200)
-	shown(t, first, "shop.acme.test", "localhost")
-	shown(t, asked, "shop.acme.test", "localhost")
+	waitForIssued(t, first, "shop.acme.test", roots, nil)
+	acme.admin.Do(t, "DELETE", acme.path("/domains/shop.acme.test"), nil).Want(200)
+	waitForCertificate(t, first, "shop.acme.test", "localhost")
+	waitForCertificate(t, asked, "shop.acme.test", "localhost")
 }
 
-// noKeyOnDisk: no file of a data directory holds a private key in clear.
-func noKeyOnDisk(t *testing.T, dir string) {
+// wantNoKeyOnDisk checks that no file of a data directory has a private key in clear.
+func wantNoKeyOnDisk(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -160,86 +168,82 @@ func noKeyOnDisk(t *testing.T, dir string) {
 		}
 		files++
 		text, err := os.ReadFile(path)
-		if os.IsNotExist(err) { // removed meanwhile
+		if os.IsNotExist(err) { // deleted meanwhile
 			return nil
 		}
 		if strings.Contains(string(text), "PRIVATE KEY") {
-			t.Errorf("%s holds a private key", path)
+			t.Errorf("the file %s has a private key in clear", path)
 		}
 		return err
 	})
 	if err != nil || files == 0 {
-		t.Errorf("%d files, %v", files, err)
+		t.Errorf("the data directory has %d files (%v), want some", files, err)
 	}
 }
 
-// TestACMEFails: an order that fails is told to the tenant and tried again, by another
-// challenge; what one tenant may order is bounded, and another's orders are its own.
+// TestACMEFails checks that a failed order is shown to the tenant and repeated with another
+// challenge, and that a tenant has a limit of orders that other tenants do not share.
 func TestACMEFails(t *testing.T) {
 	dns, l, plain := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test"), freeport.Addr(t)
-	ca := apptest.StartPebble(t, plain, freeport.Addr(t), 90*24*time.Hour) // nobody answers tls-alpn-01
+	ca := apptest.StartPebble(t, plain, freeport.Addr(t), 90*24*time.Hour) // no server answers tls-alpn-01
 	s := apptest.StartTLSServerAt(t, dbtest.SQLite, plain, l, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr, "GATEHOUSE_ACME_DIRECTORY="+ca.Directory,
 		"GATEHOUSE_ACME_CA_FILE="+ca.CAFile, "GATEHOUSE_ACME_AGREE_TERMS=true", "GATEHOUSE_ACME_TENANT_ORDERS=3")
-	explain(t, s, ca)
-	acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
-	wait := func(c company, name, status, reason string) {
+	logOnFailure(t, s, ca)
+	acme, other := newCompany(t, s, body{"name": "Acme"}), newCompany(t, s, body{"name": "Other"})
+	waitForStatus := func(c company, name, status, reason string) {
 		t.Helper()
 		apptest.Eventually(t, 3*time.Minute, func() error {
 			o := readOrder(t, c, name).Certificate
 			if o.Status != status || (o.Error == nil) != (reason == "") || o.Error != nil && !strings.Contains(*o.Error, reason) {
-				why := ""
-				if o.Error != nil {
-					why = *o.Error
-				}
-				return fmt.Errorf("the certificate is %s: %s", o.Status, why)
+				return fmt.Errorf("the certificate is %s because of %q, want %s because of %q", o.Status, order{Certificate: o}.reason(), status, reason)
 			}
 			return nil
 		})
 	}
-	// tells waits until a path says something: the tenant's own store has it a moment after
-	// the outcome of the order is known.
-	tells := func(c company, path, want string) {
+	// waitForText waits until an answer has a text. The tenant's own store gets the outcome of an
+	// order a moment later.
+	waitForText := func(c company, path, want string) {
 		t.Helper()
 		apptest.Eventually(t, time.Minute, func() error {
 			if text := string(c.admin.Do(t, "GET", path, nil).Want(200).Body); !strings.Contains(text, want) {
-				return fmt.Errorf("%s does not say %s: %s", path, want, text)
+				return fmt.Errorf("GET %s = %s, want %s", path, text, want)
 			}
 			return nil
 		})
 	}
-	begin := func(c company, name string) {
+	addFailing := func(c company, name string) {
 		t.Helper()
-		c.admin.Do(t, "POST", c.at("/domains"), body{"domain": name}).Want(201)
-		verify(t, dns, c, name, c.id+".gate.test")
-		wait(c, name, "failing", "authorization")
+		c.admin.Do(t, "POST", c.path("/domains"), body{"domain": name}).Want(201)
+		verifyDomain(t, dns, c, name, c.id+".gate.test")
+		waitForStatus(c, name, "failing", "authorization")
 	}
 	again := func(c company, name string) {
 		t.Helper()
-		c.admin.Do(t, "PUT", c.at("/domains/"+name), body{"acme": true}).Want(200)
+		c.admin.Do(t, "PUT", c.path("/domains/"+name), body{"acme": true}).Want(200)
 	}
-	begin(acme, "shop.acme.test")
+	addFailing(acme, "shop.acme.test")
 	if o := readOrder(t, acme, "shop.acme.test").Certificate; o.NextAt == nil || time.Until(*o.NextAt) > 2*time.Minute {
-		t.Errorf("the next attempt: %+v", o)
+		t.Errorf("the certificate after a failed order is %+v, want the next order within 2 minutes", o)
 	}
-	tells(acme, acme.at("/alerts"), "domain_certificate_order")
-	tells(acme, "/audit/events", "DOMAIN_CERTIFICATE_FAILED")
-	shown(t, l, "shop.acme.test", "localhost")
+	waitForText(acme, acme.path("/alerts"), "domain_certificate_order")
+	waitForText(acme, "/audit/events", "DOMAIN_CERTIFICATE_FAILED")
+	waitForCertificate(t, l, "shop.acme.test", "localhost")
 	again(acme, "shop.acme.test") // the next attempt uses http-01
-	wait(acme, "shop.acme.test", "active", "")
-	issued(t, l, "shop.acme.test", ca.Roots(t), nil)
-	tells(acme, acme.at("/alerts"), `"resolved_at":"2`)
+	waitForStatus(acme, "shop.acme.test", "active", "")
+	waitForIssued(t, l, "shop.acme.test", ca.Roots(t), nil)
+	waitForText(acme, acme.path("/alerts"), `"resolved_at":"2`)
 
-	begin(acme, "www.acme.test") // the third order
+	addFailing(acme, "www.acme.test") // the third order
 	again(acme, "www.acme.test")
-	wait(acme, "www.acme.test", "failing", "has used its 3 orders")
-	acme.admin.Do(t, "DELETE", acme.at("/domains/www.acme.test"), nil).Want(200) // which gives none back
-	acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": "www.acme.test"}).Want(201)
-	verify(t, dns, acme, "www.acme.test", "acme.gate.test")
-	wait(acme, "www.acme.test", "failing", "has used its 3 orders")
-	begin(other, "shop.other.test")
+	waitForStatus(acme, "www.acme.test", "failing", "has used its 3 orders")
+	acme.admin.Do(t, "DELETE", acme.path("/domains/www.acme.test"), nil).Want(200) // which returns no order
+	acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": "www.acme.test"}).Want(201)
+	verifyDomain(t, dns, acme, "www.acme.test", "acme.gate.test")
+	waitForStatus(acme, "www.acme.test", "failing", "has used its 3 orders")
+	addFailing(other, "shop.other.test")
 	again(other, "shop.other.test")
-	wait(other, "shop.other.test", "active", "")
-	if text := string(other.admin.Do(t, "GET", other.at("/alerts"), nil).Want(200).Body); strings.Contains(text, "acme.test") {
-		t.Errorf("the alerts of another tenant: %s", text)
+	waitForStatus(other, "shop.other.test", "active", "")
+	if text := string(other.admin.Do(t, "GET", other.path("/alerts"), nil).Want(200).Body); strings.Contains(text, "acme.test") {
+		t.Errorf("GET /alerts shows another tenant's domain: %s", text)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
 )
 
-// TestDomainChecks: a domain that leads elsewhere opens an alert and keeps serving; one that
-// leads here again resolves it; a resolver that fails changes nothing.
+// TestDomainChecks checks that a domain that points elsewhere opens an alert and still serves, that
+// one that points here again resolves the alert, and that a failing resolver changes nothing.
 func TestDomainChecks(t *testing.T) {
 	dns := dnstest.Start(t)
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr, "GATEHOUSE_DOMAIN_INTERVAL=100ms")
-	acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+	acme, other := newCompany(t, s, body{"name": "Acme"}), newCompany(t, s, body{"name": "Other"})
 	for _, name := range []string{"shop.acme.test", "probe.acme.test"} {
-		acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": name}).Want(201)
-		verify(t, dns, acme, name, "acme.gate.test")
+		acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": name}).Want(201)
+		verifyDomain(t, dns, acme, name, "acme.gate.test")
 	}
-	// alert waits until the alert on a domain is open or over.
-	alert := func(name, want string) {
+	// waitForAlert waits until the alert on a domain is none, open or resolved.
+	waitForAlert := func(name, want string) {
 		t.Helper()
 		apptest.Eventually(t, time.Minute, func() error {
 			var list []struct {
@@ -30,12 +30,12 @@ func TestDomainChecks(t *testing.T) {
 				Message    string
 				ResolvedAt *time.Time `json:"resolved_at"`
 			}
-			acme.admin.Do(t, "GET", acme.at("/alerts"), nil).Want(200).Into(&list)
+			acme.admin.Do(t, "GET", acme.path("/alerts"), nil).Want(200).Into(&list)
 			got := "none"
-			for _, a := range list { // the newest first
+			for _, a := range list { // newest first
 				if a.Type == "domain_unresolved" && strings.HasPrefix(a.Message, name+" ") {
 					if got = "open"; a.ResolvedAt != nil {
-						got = "over"
+						got = "resolved"
 					}
 					break
 				}
@@ -48,36 +48,31 @@ func TestDomainChecks(t *testing.T) {
 	}
 	serves := func() {
 		t.Helper()
-		apptest.Eventually(t, time.Minute, func() error {
-			if res := other.key.With("Host", "shop.acme.test").Do(t, "GET", "/policies", nil); res.Status != 403 {
-				return fmt.Errorf("the domain names nobody: %d", res.Status)
-			}
-			return nil
-		})
+		apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
 	}
 	serves()
 	dns.CNAME("shop.acme.test", "elsewhere.test")
-	alert("shop.acme.test", "open")
+	waitForAlert("shop.acme.test", "open")
 	serves()
-	if res := acme.admin.Do(t, "GET", acme.at("/domains/shop.acme.test"), nil).Want(200); res.Get("status") != "verified" {
-		t.Errorf("it lost something: %s", res.Body)
+	if res := acme.admin.Do(t, "GET", acme.path("/domains/shop.acme.test"), nil).Want(200); res.Get("status") != "verified" {
+		t.Errorf("the domain that points elsewhere = %s, want verified", res.Body)
 	}
-	// While the resolver fails, neither alert moves. That it was asked meanwhile shows when it
-	// answers again: by then, one domain leads here and the other one does not.
+	// While the resolver fails, neither alert changes. When it answers again, one domain points here
+	// and the other does not.
 	dns.Break(true)
 	dns.CNAME("shop.acme.test", "acme.gate.test")
 	dns.CNAME("probe.acme.test", "")
 	before := dns.Asked()
 	apptest.Eventually(t, time.Minute, func() error {
 		if n := dns.Asked() - before; n < 8 {
-			return fmt.Errorf("the resolver was asked %d times", n)
+			return fmt.Errorf("the resolver got %d queries, want 8", n)
 		}
 		return nil
 	})
-	alert("shop.acme.test", "open")
-	alert("probe.acme.test", "none")
+	waitForAlert("shop.acme.test", "open")
+	waitForAlert("probe.acme.test", "none")
 	dns.Break(false)
-	alert("shop.acme.test", "over")
-	alert("probe.acme.test", "open")
+	waitForAlert("shop.acme.test", "resolved")
+	waitForAlert("probe.acme.test", "open")
 	serves()
 }

@@ -11,17 +11,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
 )
 
-// TestTenantsByTheirDomains: a verified domain and the subdomain name their tenant, on
-// all paths; what disagrees with them is refused, and what is not verified names nobody.
+// TestTenantsByTheirDomains checks that a verified domain and a subdomain name their tenant on all
+// paths, that another tenant in the same request is refused, and that an unverified domain names no
+// tenant.
 func TestTenantsByTheirDomains(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			dns := dnstest.Start(t)
 			s := apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr)
-			acme, other := found(t, s, body{"name": "Acme", "custom_domain": "claimed.acme.test"}), found(t, s, body{"name": "Other"})
-			added := acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": "Shop.Acme.test"}).Want(201)
+			acme, other := newCompany(t, s, body{"name": "Acme", "custom_domain": "claimed.acme.test"}), newCompany(t, s, body{"name": "Other"})
+			added := acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": "Shop.Acme.test"}).Want(201)
 			if added.Get("domain") != "shop.acme.test" || added.Get("status") != "pending" || added.Get("ssl_status") != "pending" || added.Get("is_default") != false {
-				t.Errorf("added: %s", added.Body)
+				t.Errorf("POST /domains = %s, want the domain in lower case and pending", added.Body)
 			}
 			var instructions struct {
 				DNS struct {
@@ -32,37 +33,32 @@ func TestTenantsByTheirDomains(t *testing.T) {
 			}
 			added.Into(&instructions)
 			if instructions.DNS.CNAME != "shop.acme.test CNAME acme.gate.test" || !strings.HasPrefix(instructions.DNS.TXT, "_gatehouse-challenge.shop.acme.test TXT ") {
-				t.Errorf("the records are %+v", instructions)
+				t.Errorf("POST /domains has the records %+v, want a CNAME and a TXT record", instructions)
 			}
-			at := acme.at("/domains/shop.acme.test")
+			at := acme.path("/domains/shop.acme.test")
 			if res := acme.admin.Do(t, "POST", at+"/verify", nil); res.Status != 422 || res.Get("error") != "verification_failed" || !strings.Contains(string(res.Body), "dns.txt_record") {
-				t.Errorf("verified without records: %d %s", res.Status, res.Body)
+				t.Errorf("verify without records = %d %s, want 422 verification_failed with the record", res.Status, res.Body)
 			}
 			dns.Break(true)
 			if res := acme.admin.Do(t, "POST", at+"/verify", nil); res.Status != 503 || res.Get("error") != "dns_unavailable" || res.Header.Get("Retry-After") == "" {
-				t.Errorf("verified without a resolver: %d %s", res.Status, res.Body)
+				t.Errorf("verify without a resolver = %d %s, want 503 dns_unavailable with Retry-After", res.Status, res.Body)
 			}
 			dns.Break(false)
 			dns.CNAME(instructions.DNS.Records[0].Name, instructions.DNS.Records[0].Value)
 			dns.TXT(instructions.DNS.Records[1].Name, instructions.DNS.Records[1].Value)
 			if res := acme.admin.Do(t, "POST", at+"/verify", nil).Want(200); res.Get("status") != "verified" || res.Get("ssl_status") != "active" || res.Get("verified_at") == nil {
-				t.Errorf("verified: %s", res.Body)
+				t.Errorf("verify with records = %s, want verified", res.Body)
 			}
 			var list []struct {
 				Domain, Status string
 				IsDefault      bool `json:"is_default"`
 			}
-			acme.key.Do(t, "GET", acme.at("/domains"), nil).Want(200).Into(&list)
+			acme.key.Do(t, "GET", acme.path("/domains"), nil).Want(200).Into(&list)
 			if fmt.Sprint(list) != "[{acme.gate.test active true} {claimed.acme.test pending false} {shop.acme.test active false}]" {
-				t.Errorf("the domains are %v", list)
+				t.Errorf("GET /domains = %v, want the subdomain, the pending and the active domain", list)
 			}
 
-			apptest.Eventually(t, time.Minute, func() error {
-				if res := other.key.With("Host", "shop.acme.test").Do(t, "GET", "/policies", nil); res.Status != 403 {
-					return fmt.Errorf("the domain names nobody yet: %d", res.Status)
-				}
-				return nil
-			})
+			apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
 			for _, c := range []struct {
 				what               string
 				by                 *apptest.Client
@@ -91,19 +87,15 @@ func TestTenantsByTheirDomains(t *testing.T) {
 				if c.header != "" {
 					by = by.With("X-Tenant-ID", c.header)
 				}
-				if res := by.Do(t, "GET", c.path, nil); res.Status != c.status || res.Get("error") != c.code {
-					t.Errorf("%s: %d %s, want %d %v", c.what, res.Status, res.Body, c.status, c.code)
-				}
+				by.Do(t, "GET", c.path, nil).ExpectError(c.what, c.status, c.code)
 			}
-			// Nobody but a trusted proxy says which host was asked.
+			// Only a trusted proxy may name another host.
 			other.key.With("X-Forwarded-Host", "shop.acme.test").Do(t, "GET", "/policies", nil).Want(200)
-			// People sign in where their tenant is.
+			// People sign in at their tenant's domain.
 			signIn := body{"username": "root", "password": apptest.Password}
-			token, _ := s.Anonymous().With("Host", "shop.acme.test").Do(t, "POST", "/auth/login", signIn).Want(200).Get("access_token").(string)
-			person := s.Anonymous()
-			person.Bearer = token
+			person := s.WithToken(s.Anonymous().With("Host", "shop.acme.test").Do(t, "POST", "/auth/login", signIn).Want(200).Text("access_token"))
 			if me := person.Do(t, "GET", "/auth/me", nil).Want(200); me.Get("email") != "root@acme.example" {
-				t.Errorf("signed in as %s", me.Body)
+				t.Errorf("GET /auth/me = %s, want root of Acme", me.Body)
 			}
 
 			for _, c := range []struct{ method, path string }{
@@ -118,37 +110,26 @@ func TestTenantsByTheirDomains(t *testing.T) {
 				if c.method == "POST" && c.path == "/domains" || c.method == "PUT" {
 					sent = body{"domain": "shop.acme.test"}
 				}
-				if res := other.admin.Do(t, c.method, acme.at(c.path), sent); res.Status != 403 || res.Get("error") != "tenant_access_denied" {
-					t.Errorf("%s %s by another tenant: %d %s", c.method, c.path, res.Status, res.Body)
-				}
+				other.admin.Do(t, c.method, acme.path(c.path), sent).ExpectError("another tenant", 403, "tenant_access_denied")
 				if strings.Contains(c.path, "shop") && c.method != "PUT" {
-					if res := other.admin.Do(t, c.method, other.at(c.path), nil); res.Status != 404 {
-						t.Errorf("%s %s of one's own: %d %s", c.method, c.path, res.Status, res.Body)
-					}
+					other.admin.Do(t, c.method, other.path(c.path), nil).Expect("the same domain below the own tenant", 404)
 				}
 			}
-			if res := other.admin.Do(t, "POST", other.at("/domains"), body{"domain": "shop.acme.test"}); res.Status != 409 || res.Get("error") != "already_exists" {
-				t.Errorf("claimed by another: %d %s", res.Status, res.Body)
-			}
-			acme.key.Do(t, "POST", acme.at("/domains"), body{"domain": "x.acme.test"}).Want(403) // reads only
-			acme.admin.Do(t, "DELETE", acme.at("/domains/acme.gate.test"), nil).Want(409)
+			other.admin.Do(t, "POST", other.path("/domains"), body{"domain": "shop.acme.test"}).ExpectError("another tenant's domain", 409, "already_exists")
+			acme.key.Do(t, "POST", acme.path("/domains"), body{"domain": "x.acme.test"}).Want(403) // reads only
+			acme.admin.Do(t, "DELETE", acme.path("/domains/acme.gate.test"), nil).Want(409)
 			log := string(acme.admin.Do(t, "GET", "/audit/events", nil).Want(200).Body)
 			for _, kind := range []string{"DOMAIN_ADDED", "DOMAIN_VERIFIED"} {
 				if !strings.Contains(log, kind) {
-					t.Errorf("the log has no %s", kind)
+					t.Errorf("the audit lacks %s", kind)
 				}
 			}
 
-			s.Kill() // what was verified stays, from the first request on
+			s.Kill() // a verified domain stays, from the first request on
 			s.Start()
 			other.key.With("Host", "shop.acme.test").Do(t, "GET", "/policies", nil).Want(403)
 			acme.admin.Do(t, "DELETE", at, nil).Want(200)
-			apptest.Eventually(t, time.Minute, func() error {
-				if res := other.key.With("Host", "shop.acme.test").Do(t, "GET", "/policies", nil); res.Status != 200 {
-					return fmt.Errorf("the removed domain names somebody still: %d", res.Status)
-				}
-				return nil
-			})
+			apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 200, time.Minute)
 			acme.admin.Do(t, "GET", at, nil).Want(404)
 		})
 	}

@@ -3,36 +3,33 @@ package tenancy_test
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestPeopleAsSubjects: a person may have the id of an application's own directory,
-// and a decision by that id knows the person.
+// TestPeopleAsSubjects checks that a person may have the id of an application's directory, and that a
+// decision on that id uses the person's attributes.
 func TestPeopleAsSubjects(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+		acme, other := newCompany(t, s, body{"name": "Acme"}), newCompany(t, s, body{"name": "Other"})
 		const id = "acct:Ann+1@acme.example"
 		if made := acme.admin.Do(t, "POST", "/users", body{"id": id, "username": "ann", "email": "ann@acme.example", "department": "radiology"}).Want(201); made.Get("id") != id {
-			t.Errorf("made %s", made.Body)
+			t.Errorf("POST /users = %s, want the id %s", made.Body, id)
 		}
 		at := "/users/" + url.PathEscape(id)
 		for _, path := range []string{at, "/users/" + id} {
 			if got := acme.admin.Do(t, "GET", path, nil).Want(200); got.Get("id") != id {
-				t.Errorf("%s: %s", path, got.Body)
+				t.Errorf("GET %s = %s, want the id %s", path, got.Body, id)
 			}
 		}
 		for _, again := range []body{{"id": id, "username": "b", "email": "b@acme.example"}, {"id": "other", "username": "ANN", "email": "c@acme.example"}} {
-			if res := acme.admin.Do(t, "POST", "/users", again); res.Status != 409 || res.Get("error") != "already_exists" {
-				t.Errorf("%v: %d %s", again, res.Status, res.Body)
-			}
+			acme.admin.Do(t, "POST", "/users", again).ExpectError(fmt.Sprint(again), 409, "already_exists")
 		}
 		for _, bad := range []any{"", ".", "..", "a b", "a/b", "é", "a\x00", strings.Repeat("a", 129), 7, nil} {
-			if res := acme.admin.Do(t, "POST", "/users", body{"id": bad, "username": "bad", "email": "bad@acme.example"}); res.Status != 422 && res.Status != 400 {
-				t.Errorf("the id %q: %d %s", bad, res.Status, res.Body)
-			}
+			acme.admin.Do(t, "POST", "/users", body{"id": bad, "username": "bad", "email": "bad@acme.example"}).Expect(fmt.Sprintf("the id %q", bad), 422, 400)
 		}
 		acme.admin.Do(t, "POST", "/users", body{"id": strings.Repeat("a", 128), "username": "long", "email": "long@acme.example"}).Want(201)
 		// The same id in another tenant is another person.
@@ -46,7 +43,7 @@ func TestPeopleAsSubjects(t *testing.T) {
 		}{{acme, "PERMIT"}, {other, "DENY"}} {
 			c.key.Do(t, "POST", "/policies", control).Want(201)
 			if got := c.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": id}, "resource": body{"type": "api", "path": "/x"}}).Want(200); got.Get("decision") != c.want {
-				t.Errorf("%s decides %s", c.id, got.Body)
+				t.Errorf("the decision in %s = %s, want %s", c.id, got.Body, c.want)
 			}
 		}
 		acme.admin.Do(t, "PUT", at+"/roles", body{"roles": []string{"viewer"}}).Want(200)
@@ -55,11 +52,11 @@ func TestPeopleAsSubjects(t *testing.T) {
 	})
 }
 
-// TestImportOfPeople: all or none, with the line of each offence; a dry run stores
-// nothing.
+// TestImportOfPeople checks that an import adds all people or none, that the answer names the line of
+// each error, and that a dry run stores nothing.
 func TestImportOfPeople(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		acme := found(t, s, body{"name": "Acme", "settings": body{"max_users": 6}})
+		acme := newCompany(t, s, body{"name": "Acme", "settings": body{"max_users": 6}})
 		send := func(query, media, text string) *apptest.Response {
 			t.Helper()
 			return acme.admin.With("Content-Type", media).Do(t, "POST", "/users/import"+query, []byte(text))
@@ -74,16 +71,17 @@ func TestImportOfPeople(t *testing.T) {
 			for _, u := range list.Users {
 				names = append(names, u.Username)
 			}
+			slices.Sort(names)
 			return strings.Join(names, " ")
 		}
 		const text = "\ufeffid,email,username,roles,department,attributes,attributes.site\r\n" +
 			"e-1,ann@acme.example,ann,viewer; auditor,\"x-ray,\nward\",\"{\"\"level\"\": 3}\",north\r\n" +
 			",bob@acme.example,bob,,,,\r\n"
 		if dry := send("?dry_run=true", "text/csv", text).Want(200); dry.Get("dry_run") != true || dry.Get("created") != 2.0 {
-			t.Errorf("a dry run: %s", dry.Body)
+			t.Errorf("POST /users/import?dry_run=true = %s, want 2 people", dry.Body)
 		}
 		if got := people(); got != "root" {
-			t.Errorf("a dry run left %s", got)
+			t.Errorf("a dry run left the people %s, want root", got)
 		}
 		done := send("", "text/csv; charset=utf-8", text).Want(200)
 		var out struct {
@@ -94,14 +92,14 @@ func TestImportOfPeople(t *testing.T) {
 		}
 		done.Into(&out)
 		if len(out.Users) != 2 || out.Users[0].ID != "e-1" || out.Users[0].Line != 2 || out.Users[1].Line != 4 || out.Users[1].ID == "" {
-			t.Errorf("imported %s", done.Body)
+			t.Errorf("POST /users/import = %s, want the people of the lines 2 and 4", done.Body)
 		}
 		if ann := acme.admin.Do(t, "GET", "/users/e-1", nil).Want(200); fmt.Sprint(ann.Get("roles")) != "[viewer auditor]" || ann.Get("department") != "x-ray,\nward" || ann.Get("attributes", "level") != 3.0 || ann.Get("attributes", "site") != "north" {
-			t.Errorf("ann is %s", ann.Body)
+			t.Errorf("GET /users/e-1 = %s, want the members of line 2", ann.Body)
 		}
 		send("", "application/x-ndjson", `{"id": "e-2", "username": "cid", "email": "cid@acme.example"}`+"\n\n").Want(200)
-		if got := people(); got != "root ann bob cid" && len(strings.Fields(got)) != 4 {
-			t.Errorf("there are %s", got)
+		if got := people(); got != "ann bob cid root" {
+			t.Errorf("after two imports the people are %s, want ann bob cid root", got)
 		}
 
 		before := people()
@@ -141,25 +139,21 @@ func TestImportOfPeople(t *testing.T) {
 			{"text/csv", "username,email,attributes\ndan,dan@acme.example,\"{\"\"a\"\": 1, \"\"a\"\": 2}\"\n", "/lines/2/attributes"},
 			{"text/csv", "username,email,attributes\ndan,dan@acme.example,null\n", "/lines/2/attributes"},
 			{"text/csv", "username,email,department\ndan,dan@acme.example," + strings.Repeat("x", 1<<20) + "\n", "/lines/2"},
-			// What is no import at all is not read to its end.
+			// The server stops reading a text that is no import.
 			{"text/csv", "username,email\n" + strings.Repeat("x\n", 5_000_000), "line 1001"},
 			{"text/csv", "username,email\n" + strings.Repeat("x,y\n", 5000), "/lines/2/email"},
 			{"application/x-ndjson", strings.Repeat("x\n", 5_000_000), "/lines/1000"},
 		} {
 			res := send("", c.media, c.text)
 			if res.Status != 422 || res.Get("error") != "import_failed" || !strings.Contains(string(res.Body), c.want) {
-				t.Errorf("%.100q: %d %.1000s, want %s", c.text, res.Status, res.Body, c.want)
+				t.Errorf("the import of %.100q = %d %.1000s, want 422 import_failed with %s", c.text, res.Status, res.Body, c.want)
 			}
 		}
-		if res := send("", "text/csv", "username,email\nd1,d1@acme.example\nd2,d2@acme.example\nd3,d3@acme.example\n"); res.Status != 403 || res.Get("error") != "limit_exceeded" {
-			t.Errorf("beyond max_users: %d %s", res.Status, res.Body)
-		}
-		if res := send("", "application/json", `{}`); res.Status != 415 {
-			t.Errorf("another format: %d %s", res.Status, res.Body)
-		}
+		send("", "text/csv", "username,email\nd1,d1@acme.example\nd2,d2@acme.example\nd3,d3@acme.example\n").ExpectError("more people than max_users", 403, "limit_exceeded")
+		send("", "application/json", `{}`).Expect("another format", 415)
 		acme.key.With("Content-Type", "text/csv").Do(t, "POST", "/users/import", []byte(text)).Want(403)
 		if got := people(); got != before {
-			t.Errorf("refused imports left %s instead of %s", got, before)
+			t.Errorf("refused imports left the people %s, want %s", got, before)
 		}
 	})
 }

@@ -8,22 +8,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// TestIDsAreNotInherited: whoever gets the id of a person who was removed gets nothing
-// else of theirs: no credential, no roles, no document, no simulation, no answer.
+// TestIDsAreNotInherited checks that a person who gets the id of a deleted person gets none of
+// their credentials, roles, documents, simulations and answers.
 func TestIDsAreNotInherited(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		acme := found(t, s, body{"name": "Acme"})
+		acme := newCompany(t, s, body{"name": "Acme"})
 		person := func(name, role string) *apptest.Client {
 			t.Helper()
 			acme.admin.Do(t, "POST", "/users", body{"id": "emp-7", "username": name, "email": name + "@acme.example", "password": apptest.Password, "roles": []string{role}}).Want(201)
-			c := s.Anonymous()
-			c.Bearer, _ = c.With("X-Tenant-ID", acme.id).Do(t, "POST", "/auth/login", body{"username": name, "password": apptest.Password}).Want(200).Get("access_token").(string)
-			return c
+			return s.LoginTo(t, acme.id, name, apptest.Password)
 		}
 		first := person("ann", "admin")
 		key, token, browser := s.Anonymous(), s.Anonymous(), s.Anonymous().With("Sec-Fetch-Site", "same-origin")
-		key.APIKey, _ = first.Do(t, "POST", "/developer-portal/api-keys/sandbox/generate", body{}).Want(201).Get("key").(string)
-		token.Bearer, _ = first.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
+		key.APIKey = first.Do(t, "POST", "/developer-portal/api-keys/sandbox/generate", body{}).Want(201).Text("key")
+		token.Bearer = first.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Text("access_token")
 		begun := browser.With("X-Tenant-ID", acme.id).Do(t, "POST", "/auth/sessions", body{"username": "ann", "password": apptest.Password}).Want(200)
 		cookie, _, _ := strings.Cut(begun.Header.Get("Set-Cookie"), ";")
 		browser = browser.With("Cookie", cookie)
@@ -38,30 +36,24 @@ func TestIDsAreNotInherited(t *testing.T) {
 		document := first.Do(t, "POST", "/ide-integration/editor-a-server", body{"action": "sync", "policy_content": "package secret_document"}).Want(200).Get("session_id")
 
 		old := map[string]*apptest.Client{"token": first, "key": key, "token of the portal": token, "cookie": browser}
-		for what, c := range old {
-			if res := c.Do(t, "GET", "/policies", nil); res.Status != 200 {
-				t.Fatalf("the %s before: %d %s", what, res.Status, res.Body)
-			}
+		for _, c := range old {
+			c.Do(t, "GET", "/policies", nil).Want(200)
 		}
 		acme.admin.Do(t, "DELETE", "/users/emp-7", nil).Want(200)
 		second := person("bob", "admin")
 		for what, c := range old {
-			if res := c.Do(t, "GET", "/policies", nil); res.Status != 401 {
-				t.Errorf("the old %s: %d %s", what, res.Status, res.Body)
-			}
+			c.Do(t, "GET", "/policies", nil).Expect("the deleted person's "+what, 401)
 		}
 		if again := generate(second); again.Header.Get("Idempotent-Replayed") != "" || again.Get("key") == kept.Get("key") {
-			t.Errorf("the answer to somebody who is gone: %s", again.Body)
+			t.Errorf("the new person's request with the deleted person's Idempotency-Key = %s, want a new key", again.Body)
 		}
 		if runs := second.Do(t, "GET", "/pis/test-history", nil).Want(200); strings.Contains(string(runs.Body), "secret-input") {
-			t.Errorf("simulations of somebody who is gone: %s", runs.Body)
+			t.Errorf("GET /pis/test-history shows the deleted person's simulations: %s", runs.Body)
 		}
 		if res := second.Do(t, "POST", "/ide-integration/editor-a-server", body{"action": "get_context", "session_id": document}); strings.Contains(string(res.Body), "secret_document") {
-			t.Errorf("the document of somebody who is gone: %s", res.Body)
+			t.Errorf("the editor shows the deleted person's document: %s", res.Body)
 		}
 		acme.admin.Do(t, "PUT", "/users/emp-7/roles", body{"roles": []string{"viewer"}}).Want(200)
-		if res := s.Anonymous().With("X-Tenant-ID", acme.id).Do(t, "POST", "/auth/login", body{"username": "ann", "password": apptest.Password}); res.Status != 401 {
-			t.Errorf("the old name signs in: %d %s", res.Status, res.Body)
-		}
+		s.Anonymous().With("X-Tenant-ID", acme.id).Do(t, "POST", "/auth/login", body{"username": "ann", "password": apptest.Password}).Expect("the deleted person's name", 401)
 	})
 }

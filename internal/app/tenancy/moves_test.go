@@ -16,7 +16,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// deployment is what a test looks at.
+// openPolicy permits everything.
+const openPolicy = "package p\n\nallow := true\n"
+
+// deployment has the members of a deployment that tests check.
 type deployment struct {
 	ID            string `json:"deployment_id"`
 	Status, Phase string
@@ -36,22 +39,22 @@ type deployment struct {
 	}
 }
 
-// deploy begins to move a company.
-func deploy(t testing.TB, s *apptest.Server, c company, draft body) deployment {
+// startMove starts to move a company.
+func startMove(t testing.TB, s *apptest.Server, c company, draft body) deployment {
 	t.Helper()
 	var d deployment
-	s.Admin.Do(t, "POST", c.at("/deploy"), draft).Want(202).Into(&d)
+	s.Admin.Do(t, "POST", c.path("/deploy"), draft).Want(202).Into(&d)
 	if d.Status != "in_progress" || d.ID == "" {
-		t.Fatalf("the deployment began as %+v", d)
+		t.Fatalf("the deployment started as %+v, want in_progress with an id", d)
 	}
 	return d
 }
 
-// ended waits for the end of a deployment.
-func ended(t testing.TB, s *apptest.Server, c company, id string) (d deployment) {
+// waitForMove waits for the end of a deployment.
+func waitForMove(t testing.TB, s *apptest.Server, c company, id string) (d deployment) {
 	t.Helper()
 	apptest.Eventually(t, 3*time.Minute, func() error {
-		s.Admin.Do(t, "GET", c.at("/deployments/"+id), nil).Want(200).Into(&d)
+		s.Admin.Do(t, "GET", c.path("/deployments/"+id), nil).Want(200).Into(&d)
 		if d.Status == "in_progress" {
 			return fmt.Errorf("the deployment is in the phase %s", d.Phase)
 		}
@@ -60,13 +63,12 @@ func ended(t testing.TB, s *apptest.Server, c company, id string) (d deployment)
 	return d
 }
 
-// load writes and decides until stop is called, and counts what was acknowledged. An answer
-// other than success is an error, unless mayFail.
+// load creates users and makes decisions until stop is called, and counts the successes. Any other
+// answer is an error, unless mayFail is set.
 type load struct {
 	mu        sync.Mutex
-	users     []string // that were acknowledged
+	users     []string // the users that were created
 	decisions atomic.Int64
-	refused   atomic.Int64
 	stop      func()
 }
 
@@ -93,7 +95,7 @@ func startLoad(t testing.TB, c company, prefix string, mayFail bool) *load {
 					l.mu.Unlock()
 				case mayFail && (err != nil || res.Status == 503):
 				default:
-					t.Errorf("a write was not taken: %v %s", err, answerOf(res))
+					t.Errorf("POST /users during the move = %v %s, want 201", err, describe(res))
 				}
 			}
 		})
@@ -110,8 +112,7 @@ func startLoad(t testing.TB, c company, prefix string, mayFail bool) *load {
 					l.decisions.Add(1)
 				case mayFail && err != nil:
 				default:
-					l.refused.Add(1)
-					t.Errorf("a decision was refused: %v %s", err, answerOf(res))
+					t.Errorf("POST /decisions/evaluate during the move = %v %s, want 200", err, describe(res))
 				}
 			}
 		})
@@ -121,16 +122,27 @@ func startLoad(t testing.TB, c company, prefix string, mayFail bool) *load {
 	return l
 }
 
-// answerOf is an answer, if there was one.
-func answerOf(r *apptest.Response) string {
+// waitForDecisions waits until the load has made n decisions.
+func (l *load) waitForDecisions(t testing.TB, n int64) {
+	t.Helper()
+	apptest.Eventually(t, time.Minute, func() error {
+		if made := l.decisions.Load(); made < n {
+			return fmt.Errorf("the load has made %d decisions, want %d", made, n)
+		}
+		return nil
+	})
+}
+
+// describe returns the status and the body of an answer, if there is one.
+func describe(r *apptest.Response) string {
 	if r == nil {
 		return "no answer"
 	}
 	return fmt.Sprintf("%d %s", r.Status, r.Body)
 }
 
-// complete checks that a tenant has all that was acknowledged.
-func (l *load) complete(t testing.TB, s *apptest.Server, c company) {
+// wantComplete checks that a tenant has all users that were created and all decisions.
+func (l *load) wantComplete(t testing.TB, s *apptest.Server, c company) {
 	t.Helper()
 	have := map[string]bool{}
 	for skip := 0; ; skip += 1000 {
@@ -138,7 +150,7 @@ func (l *load) complete(t testing.TB, s *apptest.Server, c company) {
 		c.admin.Do(t, "GET", fmt.Sprintf("/users?limit=1000&skip=%d", skip), nil).Want(200).Into(&page)
 		for _, u := range page.Users {
 			if have[u.Username] {
-				t.Errorf("%s is there twice", u.Username)
+				t.Errorf("GET /users lists %s twice", u.Username)
 			}
 			have[u.Username] = true
 		}
@@ -153,53 +165,44 @@ func (l *load) complete(t testing.TB, s *apptest.Server, c company) {
 		}
 	}
 	if lost > 0 || len(l.users) == 0 {
-		t.Errorf("%d of %d acknowledged writes are lost", lost, len(l.users))
+		t.Errorf("%d of %d acknowledged writes are lost, want none", lost, len(l.users))
 	}
 	apptest.Eventually(t, time.Minute, func() error {
 		n, _ := c.admin.Do(t, "GET", "/decisions/audit?limit=1", nil).Want(200).Get("total").(float64)
 		if int64(n) < l.decisions.Load() {
-			return fmt.Errorf("the log has %v decisions of %d", n, l.decisions.Load())
+			return fmt.Errorf("the decision log has %v decisions, want %d", n, l.decisions.Load())
 		}
 		return nil
 	})
 }
 
-// TestMovesUnderLoad: a tenant moves between stores of both kinds while it is used: no
-// acknowledged write is lost, no decision is refused, the logs' chains hold, and the ids go on.
+// TestMovesUnderLoad checks that a tenant that moves between stores of both kinds during use loses
+// no acknowledged write and no decision, keeps the chains of its logs, and continues its ids.
 func TestMovesUnderLoad(t *testing.T) {
-	setting, dir := regions(t)
+	setting, dir := regionSetting(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting, "GATEHOUSE_DEPLOY_KEEP=0s", "GATEHOUSE_BASE_DOMAIN=gate.test")
-	c := found(t, s, body{"name": "Mover", "region": fileRegion})
-	apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
+	c := newCompany(t, s, body{"name": "Mover", "region": fileRegion})
+	apptest.Activate(t, c.admin, "open", "production", openPolicy, nil)
 	for n, to := range []string{serverRegion, fileRegion, serverRegion, fileRegion} {
 		l := startLoad(t, c, fmt.Sprint("to-", to, n), false)
-		apptest.Eventually(t, time.Minute, func() error {
-			if l.decisions.Load() < 50 {
-				return fmt.Errorf("no load yet")
-			}
-			return nil
-		})
-		began := deploy(t, s, c, body{"region": to})
-		if r := s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": to}); r.Status != 409 || r.Get("error") != "deployment_in_progress" {
-			t.Errorf("a second deployment: %d %s", r.Status, r.Body)
-		}
-		d := ended(t, s, c, began.ID)
+		l.waitForDecisions(t, 50)
+		began := startMove(t, s, c, body{"region": to})
+		s.Admin.Do(t, "POST", c.path("/deploy"), body{"region": to}).ExpectError("a second deployment", 409, "deployment_in_progress")
+		d := waitForMove(t, s, c, began.ID)
 		if d.Status != "completed" || d.Phase != "done" || d.Progress.Database != "completed" || d.Progress.DNS != "completed" || d.Progress.SSL != "completed" || d.CompletedAt == nil || d.NewDomain == nil || *d.NewDomain != c.id+".gate.test" || d.Rows == 0 {
-			t.Errorf("the deployment ended as %+v (%v)", d, d.Reason)
+			t.Errorf("the deployment ended as %+v (%s), want completed", d, reasonOf(d))
 		}
 		t.Logf("to %s: %d rows, %d changes, a pause of %d ms", to, d.Rows, d.Changes, d.Pause)
 		l.stop()
-		l.complete(t, s, c)
-		if got := c.admin.Do(t, "GET", c.at(""), nil).Want(200).Get("region"); got != to {
-			t.Errorf("the tenant is in %v", got)
+		l.wantComplete(t, s, c)
+		if got := c.admin.Do(t, "GET", c.path(""), nil).Want(200).Get("region"); got != to {
+			t.Errorf("the tenant's region is %v, want %s", got, to)
 		}
-		if ok := c.admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); ok != true {
-			t.Errorf("the audit chain is broken: %v", ok)
-		}
+		verifyAudit(t, c)
 		apptest.Eventually(t, time.Minute, func() error {
 			files, err := filepath.Glob(filepath.Join(dir, fileRegion, c.id+".*db"))
 			if there := len(files) == 1; err != nil || len(files) > 1 || there != (to == fileRegion) {
-				return fmt.Errorf("the files of the tenant: %v %v", files, err)
+				return fmt.Errorf("the tenant in %s has the files %v (%v), want one in %s", to, files, err, fileRegion)
 			}
 			return nil
 		})
@@ -209,140 +212,151 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestMovesWithoutRegions: on a deployment without further settings, a tenant moves to any
-// region, also to the one that it is in; its purge leaves nothing.
+// TestMovesWithoutRegions checks that on a deployment without settings for regions, a tenant moves
+// to any region, also to its own, and that its purge leaves nothing.
 func TestMovesWithoutRegions(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		c := found(t, s, body{"name": "Mover"})
-		apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
+		c := newCompany(t, s, body{"name": "Mover"})
+		apptest.Activate(t, c.admin, "open", "production", openPolicy, nil)
 		ask := body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/x"}}
 		for n, draft := range []body{
 			{"region": "eu-west-1", "migrate_data": true, "maintenance_window": "2024-02-01T02:00:00Z"},
 			{"region": "eu-west-1"},
 			{"region": "us-east-1"},
 		} {
-			began := deploy(t, s, c, draft)
+			began := startMove(t, s, c, draft)
 			if began.Progress.Database == "completed" || began.Progress.DNS != "pending" || began.Progress.SSL != "pending" || began.Estimated == "" {
-				t.Errorf("it began as %+v", began)
+				t.Errorf("the deployment started as %+v, want DNS and SSL pending", began)
 			}
-			d := ended(t, s, c, began.ID)
+			d := waitForMove(t, s, c, began.ID)
 			if d.Status != "completed" || d.Region != draft["region"] || d.CompletedAt == nil || d.StartedAt == "" || d.NewDomain == nil || *d.NewDomain == "" || d.Progress.DNS != "completed" {
-				t.Errorf("to %v it ended as %+v (%v)", draft["region"], d, d.Reason)
+				t.Errorf("the deployment to %v ended as %+v (%s), want completed", draft["region"], d, reasonOf(d))
 			}
 			if got := c.key.Do(t, "POST", "/decisions/evaluate", ask).Want(200).Get("decision"); got != "PERMIT" {
-				t.Errorf("after the move to %v: %v", draft["region"], got)
+				t.Errorf("the decision after the move to %v = %v, want PERMIT", draft["region"], got)
 			}
 			c.admin.Do(t, "POST", "/users", body{"username": fmt.Sprint("ann", n), "email": fmt.Sprint("ann", n, "@example.com"), "password": apptest.Password}).Want(201)
 			if total := c.admin.Do(t, "GET", "/users?limit=1", nil).Want(200).Get("total"); total.(float64) < float64(n+1) {
-				t.Errorf("%v people after the move to %v", total, draft["region"])
+				t.Errorf("the tenant has %v people after the move to %v, want at least %d", total, draft["region"], n+1)
 			}
 		}
-		if got := c.admin.Do(t, "GET", c.at(""), nil).Want(200).Get("region"); got != "us-east-1" {
-			t.Errorf("the tenant is in %v", got)
+		if got := c.admin.Do(t, "GET", c.path(""), nil).Want(200).Get("region"); got != "us-east-1" {
+			t.Errorf("the tenant's region is %v, want us-east-1", got)
 		}
-		s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": "mars-1"}).Want(422)
-		s.Admin.Do(t, "DELETE", c.at("?hard_delete=true"), nil).Want(200)
+		s.Admin.Do(t, "POST", c.path("/deploy"), body{"region": "mars-1"}).Want(422)
+		s.Admin.Do(t, "DELETE", c.path("?hard_delete=true"), nil).Want(200)
 		apptest.Eventually(t, time.Minute, func() error {
 			files, err := filepath.Glob(filepath.Join(s.Dir, "own-regions", "*", c.id+".*"))
 			if err != nil || len(files) > 0 {
-				return fmt.Errorf("the purge left %v (%v)", files, err)
+				return fmt.Errorf("the purge left the files %v (%v)", files, err)
 			}
 			return nil
 		})
 	})
 }
 
-// TestMovesThroughKills: a server that is killed in any phase of a move goes on after its next
-// start, and has everything that was acknowledged.
+// TestMovesThroughKills checks that a server that is killed in any phase of a move continues it
+// after its next start, and has everything that it acknowledged.
 func TestMovesThroughKills(t *testing.T) {
-	setting, _ := regions(t)
+	setting, _ := regionSetting(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
-	c := found(t, s, body{"name": "Mover", "region": fileRegion})
-	apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
-	for n, phase := range []string{"copying", "catching_up", "paused", "done"} {
+	c := newCompany(t, s, body{"name": "Mover", "region": fileRegion})
+	apptest.Activate(t, c.admin, "open", "production", openPolicy, nil)
+	phases := []string{"copying", "catching_up", "paused", "done"}
+	for n, phase := range phases {
 		to := []string{serverRegion, fileRegion}[n%2]
 		l := startLoad(t, c, phase, true)
-		apptest.Eventually(t, time.Minute, func() error {
-			if l.decisions.Load() < 30 {
-				return fmt.Errorf("no load yet")
-			}
-			return nil
-		})
-		began := deploy(t, s, c, body{"region": to})
+		l.waitForDecisions(t, 30)
+		began := startMove(t, s, c, body{"region": to})
 		order := []string{"waiting", "copying", "catching_up", "paused", "switched", "done"}
 		at := began.Phase
 		for slices.Index(order, at) < slices.Index(order, phase) {
-			at, _ = s.Admin.Do(t, "GET", c.at("/deployments/"+began.ID), nil).Want(200).Get("phase").(string)
+			at, _ = s.Admin.Do(t, "GET", c.path("/deployments/"+began.ID), nil).Want(200).Get("phase").(string)
 		}
 		s.Kill()
 		t.Logf("killed in the phase %s", at)
 		s.Start()
-		if d := ended(t, s, c, began.ID); d.Status != "completed" {
-			t.Errorf("killed in the phase %s, the deployment ended as %+v", at, d)
+		if d := waitForMove(t, s, c, began.ID); d.Status != "completed" {
+			t.Errorf("the deployment, killed in the phase %s, ended as %+v, want completed", at, d)
 		}
 		l.stop()
-		l.complete(t, s, c)
-		if ok := c.admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); ok != true {
-			t.Errorf("the audit chain is broken")
-		}
-		if n := c.admin.Do(t, "GET", "/audit/events?type=TENANT_DEPLOYED&limit=1000", nil).Want(200).Get("events"); len(n.([]any)) != slices.Index([]string{"copying", "catching_up", "paused", "done"}, phase)+1 {
-			t.Errorf("the log tells of the moves so: %v", n)
+		l.wantComplete(t, s, c)
+		verifyAudit(t, c)
+		if moves := c.admin.Do(t, "GET", "/audit/events?type=TENANT_DEPLOYED&limit=1000", nil).Want(200).Get("events"); len(moves.([]any)) != n+1 {
+			t.Errorf("the audit has the moves %v, want %d", moves, n+1)
 		}
 	}
 }
 
-// TestMoveToARegionThatIsDown: the move fails with a reason, and the tenant is as it was.
+// verifyAudit checks the chain of the company's audit.
+func verifyAudit(t *testing.T, c company) {
+	t.Helper()
+	if res := c.admin.Do(t, "GET", "/audit/verify", nil).Want(200); res.Get("valid") != true {
+		t.Errorf("GET /audit/verify = %s, want it valid", res.Body)
+	}
+}
+
+// reasonOf returns why a deployment failed.
+func reasonOf(d deployment) string {
+	if d.Reason == nil {
+		return "no reason"
+	}
+	return *d.Reason
+}
+
+// TestMoveToARegionThatIsDown checks that a move to a region that is down fails with a reason and
+// changes nothing.
 func TestMoveToARegionThatIsDown(t *testing.T) {
-	setting, dir := regions(t)
+	setting, dir := regionSetting(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
-	c := found(t, s, body{"name": "Mover", "region": serverRegion})
+	c := newCompany(t, s, body{"name": "Mover", "region": serverRegion})
 	if err := os.RemoveAll(filepath.Join(dir, fileRegion)); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.Admin.Do(t, "POST", c.at("/deploy"), body{"region": "eu-north-1"}).Want(422); !strings.Contains(string(r.Body), "/region") {
-		t.Errorf("a region that is not served: %s", r.Body)
+	if r := s.Admin.Do(t, "POST", c.path("/deploy"), body{"region": "eu-north-1"}).Want(422); !strings.Contains(string(r.Body), "/region") {
+		t.Errorf("a move to an unknown region = %s, want the pointer /region", r.Body)
 	}
-	c.admin.Do(t, "POST", c.at("/deploy"), body{"region": fileRegion}).Want(403)
-	d := ended(t, s, c, deploy(t, s, c, body{"region": fileRegion}).ID)
+	c.admin.Do(t, "POST", c.path("/deploy"), body{"region": fileRegion}).Want(403)
+	d := waitForMove(t, s, c, startMove(t, s, c, body{"region": fileRegion}).ID)
 	if d.Status != "failed" || d.Reason == nil || *d.Reason != "the store does not answer" || d.Progress.Database != "failed" {
-		t.Errorf("it ended as %+v (%v)", d, d.Reason)
+		t.Errorf("the deployment ended as %+v (%s), want failed because the store does not answer", d, reasonOf(d))
 	}
 	c.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@example.com", "password": apptest.Password}).Want(201)
-	if got := c.admin.Do(t, "GET", c.at("/deployments"), nil).Want(200).Get("total"); got != 1.0 {
-		t.Errorf("%v deployments", got)
+	if got := c.admin.Do(t, "GET", c.path("/deployments"), nil).Want(200).Get("total"); got != 1.0 {
+		t.Errorf("the tenant has %v deployments, want 1", got)
 	}
 }
 
-// TestMoveWithoutData: the tenant starts empty, its credentials end, and its controls no
-// longer decide, also in a server that had them in memory.
+// TestMoveWithoutData checks that after a move without data the tenant is empty, its credentials
+// have ended, and its controls no longer decide, also in a server that has them in memory.
 func TestMoveWithoutData(t *testing.T) {
-	setting, _ := regions(t)
+	setting, _ := regionSetting(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
-	c := found(t, s, body{"name": "Mover", "region": fileRegion})
-	apptest.Activate(t, c.admin, "open", "production", "package p\n\nallow := true\n", nil)
+	c := newCompany(t, s, body{"name": "Mover", "region": fileRegion})
+	apptest.Activate(t, c.admin, "open", "production", openPolicy, nil)
 	ask := body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/x"}}
 	platform := s.Admin.With("X-Tenant-ID", c.id)
 	if got := platform.Do(t, "POST", "/decisions/evaluate", ask).Want(200).Get("decision"); got != "PERMIT" {
-		t.Errorf("before: %v", got)
+		t.Errorf("the decision before the move = %v, want PERMIT", got)
 	}
-	d := ended(t, s, c, deploy(t, s, c, body{"region": serverRegion, "migrate_data": false}).ID)
+	d := waitForMove(t, s, c, startMove(t, s, c, body{"region": serverRegion, "migrate_data": false}).ID)
 	if d.Status != "completed" {
-		t.Fatalf("it ended as %+v", d)
+		t.Fatalf("the deployment ended as %+v, want completed", d)
 	}
 	apptest.Eventually(t, time.Minute, func() error {
 		if got := platform.Do(t, "POST", "/decisions/evaluate", ask).Want(200).Get("decision"); got == "PERMIT" {
-			return fmt.Errorf("a control that is gone decides")
+			return fmt.Errorf("the decision after the move = %v, want no permit", got)
 		}
 		if res, err := c.key.Try("GET", "/policies", nil); err != nil || res.Status != 401 {
-			return fmt.Errorf("a key that is gone works: %v %s", err, answerOf(res))
+			return fmt.Errorf("GET /policies with the old key = %v %s, want 401", err, describe(res))
 		}
 		if res, err := c.admin.Try("GET", "/policies", nil); err != nil || res.Status != 401 {
-			return fmt.Errorf("a session that is gone works: %v %s", err, answerOf(res))
+			return fmt.Errorf("GET /policies with the old session = %v %s, want 401", err, describe(res))
 		}
 		return nil
 	})
 	if n := platform.Do(t, "GET", "/policies", nil).Want(200).Get("total"); n != 0.0 {
-		t.Errorf("%v controls", n)
+		t.Errorf("the tenant has %v controls after the move, want none", n)
 	}
 	platform.Do(t, "POST", "/users", body{"username": "root", "email": "root@example.com", "password": apptest.Password, "roles": []string{"admin"}}).Want(201)
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// TestFrozenProvisioning: a replica is frozen while it creates a tenant, and holds locks of the
-// database. A repetition at another replica creates the tenant all the same. The first replica, once
-// it goes on, neither touches the new tenant nor answers that there is none.
+// TestFrozenProvisioning freezes a replica while it creates a tenant and holds locks of the
+// database. A repetition at another replica must create the tenant. When the first replica
+// continues, it must neither change the new tenant nor answer that there is none.
 func TestFrozenProvisioning(t *testing.T) {
 	fulltest.Only(t)
 	frozen := apptest.StartServer(t, dbtest.Postgres)
 	awake := frozen.Replica(t)
-	_, vendor := registered(t, frozen, body{"name": "Widgets", "max_tenants": 1})
+	_, vendor := newVendor(t, frozen, body{"name": "Widgets", "max_tenants": 1})
 	vendor = vendor.With("Idempotency-Key", "order-1")
-	other := oemOf(awake, vendor.APIKey).With("Idempotency-Key", "order-1")
+	other := vendorClient(awake, vendor.APIKey).With("Idempotency-Key", "order-1")
 	request := body{
 		"name": "Acme", "administrator": body{"email": "root@acme.example"},
 		"bouncer": body{"name": "edge", "hostname": "edge.acme.example", "port": 8443, "environment": "production"},
@@ -37,36 +37,35 @@ func TestFrozenProvisioning(t *testing.T) {
 		answer, err := vendor.Try("POST", "/tenants", request)
 		late <- outcome{answer, err}
 	}()
-	underWay(t, frozen)
-	signal(t, frozen, syscall.SIGSTOP)
-	defer signal(t, frozen, syscall.SIGCONT)
+	waitForProvisioning(t, frozen)
+	sendSignal(t, frozen, syscall.SIGSTOP)
+	defer sendSignal(t, frozen, syscall.SIGCONT)
 	made := other.Do(t, "POST", "/tenants", request).Want(201)
-	signal(t, frozen, syscall.SIGCONT)
+	sendSignal(t, frozen, syscall.SIGCONT)
 	first := <-late
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	var said struct{ Error string }
-	if err := first.answer.Decode(&said); err != nil || first.answer.Status != 409 || said.Error != "request_in_progress" || first.answer.Header.Get("Retry-After") == "" {
-		t.Errorf("the replica that was frozen answers %d %s", first.answer.Status, first.answer.Body)
+	var refusal struct{ Error string }
+	if err := first.answer.Decode(&refusal); err != nil || first.answer.Status != 409 || refusal.Error != "request_in_progress" || first.answer.Header.Get("Retry-After") == "" {
+		t.Errorf("the frozen replica answers %d %s, want 409 request_in_progress with Retry-After", first.answer.Status, first.answer.Body)
 	}
 	if again := vendor.Do(t, "POST", "/tenants", request).Want(201); string(again.Body) != string(made.Body) {
-		t.Errorf("asked again, it answers %s", again.Body)
+		t.Errorf("the repeated POST /tenants = %s, want %s", again.Body, made.Body)
 	}
 	if list := other.Do(t, "GET", "/tenants", nil).Want(200); list.Get("total") != 1.0 {
-		t.Errorf("the vendor has %s", list.Body)
+		t.Errorf("GET /tenants = %s, want one tenant", list.Body)
 	}
-	admin := awake.Anonymous()
-	admin.APIKey, _ = member(t, made, "api_keys", "0", "key").(string)
+	admin := awake.WithKey(made.Text("api_keys", "0", "key"))
 	admin.Do(t, "GET", "/policies", nil).Want(200)
-	id, _ := made.Get("tenant", "id").(string)
+	id := made.Text("tenant", "id")
 	if usage := other.Do(t, "GET", "/tenants/"+id+"/status", nil).Want(200); len(usage.Get("bouncers").([]any)) != 1 {
-		t.Errorf("the tenant is %s", usage.Body)
+		t.Errorf("GET /tenants/%s/status = %s, want one bouncer", id, usage.Body)
 	}
 }
 
-// underWay waits until a server has begun to create a tenant.
-func underWay(t *testing.T, s *apptest.Server) {
+// waitForProvisioning waits until a server has started to create a tenant.
+func waitForProvisioning(t *testing.T, s *apptest.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -83,8 +82,8 @@ func underWay(t *testing.T, s *apptest.Server) {
 	}
 }
 
-// signal sends a signal to a server that may have ended.
-func signal(t *testing.T, s *apptest.Server, sig syscall.Signal) {
+// sendSignal sends a signal to a server that may have ended.
+func sendSignal(t *testing.T, s *apptest.Server, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(s.Pid(), sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Error(err)

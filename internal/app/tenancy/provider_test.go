@@ -18,7 +18,7 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
-// provider is an identity provider that does what a test says, right or wrong.
+// provider is an identity provider that behaves as a test says, right or wrong.
 type provider struct {
 	*httptest.Server
 	t *testing.T
@@ -27,26 +27,27 @@ type provider struct {
 	key    *rsa.PrivateKey
 	kid    string
 	grants map[string]grant
-	// config are further members of its configuration, claims those of ID tokens, and info
-	// the user information.
+	// config overrides members of its configuration. claims are those of ID tokens, and info is the
+	// user information.
 	config, claims, info map[string]any
-	// sign makes an ID token of claims.
+	// sign signs the claims of an ID token.
 	sign func(jwt.MapClaims) string
 	// codes counts the calls of the token endpoint.
 	codes int
 }
 
-// grant is what a code stands for.
+// grant is an authorization request and the claims of its person.
 type grant struct {
 	query  url.Values
 	claims map[string]any
 }
 
+// newProvider starts an identity provider.
 func newProvider(t *testing.T) *provider {
 	t.Helper()
 	p := &provider{t: t, grants: map[string]grant{}, claims: map[string]any{}, config: map[string]any{}, info: map[string]any{}}
-	p.rotate("first")
-	p.sign = p.signed
+	p.newKey()
+	p.sign = p.signToken
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", p.configuration)
 	mux.HandleFunc("GET /keys", p.keys)
@@ -61,15 +62,15 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// rotate replaces the key.
-func (p *provider) rotate(kid string) {
+// newKey creates a key.
+func (p *provider) newKey() {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.key, p.kid = key, kid
+	p.key, p.kid = key, "first"
 }
 
 func (p *provider) configuration(w http.ResponseWriter, _ *http.Request) {
@@ -98,8 +99,8 @@ func (p *provider) keys(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{key}})
 }
 
-// authorize is the person at the provider's page: it gives the code for an authorization
-// request, with the claims of the moment.
+// authorize signs a person in, and returns a code for the authorization request with the current
+// claims.
 func (p *provider) authorize(query url.Values) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +109,8 @@ func (p *provider) authorize(query url.Values) string {
 	return code
 }
 
-// token checks what a certified provider checks: client, code once, redirect URI, PKCE.
+// token exchanges a code, and checks what a certified provider checks: the client, that the code is
+// new, the redirect URI and PKCE.
 func (p *provider) token(w http.ResponseWriter, req *http.Request) {
 	p.mu.Lock()
 	p.codes++
@@ -138,8 +140,8 @@ func (p *provider) token(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "access", "token_type": "Bearer", "id_token": p.sign(claims)})
 }
 
-// signed signs with the provider's key.
-func (p *provider) signed(claims jwt.MapClaims) string {
+// signToken signs claims with the provider's key.
+func (p *provider) signToken(claims jwt.MapClaims) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
@@ -151,14 +153,14 @@ func (p *provider) signed(claims jwt.MapClaims) string {
 	return text
 }
 
-// says sets the claims of the next sign-ins.
-func (p *provider) says(claims map[string]any) {
+// setClaims sets the claims of the next sign-ins.
+func (p *provider) setClaims(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = claims
 }
 
-// hmacWithPublicKey signs with the public key as a shared secret.
+// hmacWithPublicKey signs claims with the public key as a shared secret.
 func (p *provider) hmacWithPublicKey(claims jwt.MapClaims) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +183,7 @@ func (p *provider) hmacWithPublicKey(claims jwt.MapClaims) string {
 	return text
 }
 
-// unsigned uses the algorithm none.
+// unsigned returns a function that encodes claims with the algorithm none.
 func unsigned(t *testing.T) func(jwt.MapClaims) string {
 	return func(claims jwt.MapClaims) string {
 		text, err := jwt.NewWithClaims(jwt.SigningMethodNone, claims).SignedString(jwt.UnsafeAllowNoneSignatureType)

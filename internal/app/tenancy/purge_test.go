@@ -25,45 +25,44 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-// purgeMark is in everything that the test stores for the tenant to be purged, and in its
-// name and id.
+// purgeMark is in everything that the test stores for the tenant to be purged, and in its name and
+// id.
 const purgeMark = "zebrafinch"
 
-// systemTables are the tables of the system store: for each that has rows of tenants, the
-// columns that name the tenant; none for those that are the deployment's own. A new table
-// must be entered here.
+// systemTables are the tables of the system store, each with the columns that name a tenant; none
+// for tables without tenants' rows. A new table must be added here.
 var systemTables = map[string][]string{
-	"tenants": nil, "retired_tenants": nil, "deployment": nil, // the row of the tenant itself; its id, which stays
+	"tenants": nil, "retired_tenants": nil, "deployment": nil, // tenants has the tenant's own row, retired_tenants its id, which stays
 	"credentials": {"tenant"}, "tenant_intents": {"tenant"}, "domain_routes": {"tenant"}, "provisionings": {"tenant"},
 	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"}, "deployments": {"tenant"},
 	"leases": nil, "revisions": nil, "settings": nil, "signing_keys": nil, "acme_accounts": nil, "goose_db_version": nil,
 }
 
-// TestPurgeLeavesNothing fills a tenant as its own people do, then each table of its store
-// and each system table that names tenants; purges it; and looks in all tables, files,
-// schemas, roles and keys of Redis for its id, its name and what was stored.
+// TestPurgeLeavesNothing uses a tenant, fills each table of its store and each system table that
+// names tenants, and purges it. Then no table, file, schema, role or key of Redis may have its id,
+// its name or its data.
 func TestPurgeLeavesNothing(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			redis := cachetest.Start(t)
 			s := apptest.StartServer(t, backend, "GATEHOUSE_REDIS_URL="+redis.URL(), "GATEHOUSE_RATE_LIMIT=plan", "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
-			id := liveFully(t, s)
+			id := useTenant(t, s)
 			stores := openStores(t, s, id)
 			stores.fillTenant(t, id)
 			stores.fillSystem(t, id)
-			if found := append(stores.marks(t), redisKeys(t, redis.URL())...); len(found) < 80 || !slices.ContainsFunc(found, func(at string) bool { return strings.HasPrefix(at, "redis ") }) {
-				t.Fatalf("the tenant is not everywhere before: %d places, %v", len(found), found)
+			if found := append(stores.findMark(t), redisKeys(t, redis.URL())...); len(found) < 80 || !slices.ContainsFunc(found, func(at string) bool { return strings.HasPrefix(at, "redis ") }) {
+				t.Fatalf("before the purge, the tenant is in %d places, want at least 80 with Redis: %v", len(found), found)
 			}
 			stores.close(t)
 			s.Admin.Do(t, "DELETE", "/tenants/"+id+"?hard_delete=true", nil).Want(200)
-			// Decisions on their way to the store go there, find it gone, and leave the spool.
+			// Decisions that wait in the spool find no store, and then leave the spool.
 			apptest.Eventually(t, 2*time.Minute, func() error {
 				left := openStores(t, s, "")
 				defer left.close(t)
-				found := append(left.marks(t), redisKeys(t, redis.URL())...)
-				found = slices.DeleteFunc(append(found, left.names(t)...), expectedAfterPurge)
+				found := append(left.findMark(t), redisKeys(t, redis.URL())...)
+				found = slices.DeleteFunc(append(found, left.findNames(t)...), expectedAfterPurge)
 				if len(found) > 0 {
-					return fmt.Errorf("left of the tenant: %q", found)
+					return fmt.Errorf("the purge left %q", found)
 				}
 				return nil
 			})
@@ -71,18 +70,17 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestPurgeReachesReplicas: what another replica has on disk of a purged tenant goes too, from the
-// replica that runs and from one that is started later.
+// TestPurgeReachesReplicas checks that a purge also deletes a tenant's files of other replicas: of
+// one that runs and of one that starts later.
 func TestPurgeReachesReplicas(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		if backend == "sqlite" {
-			continue // it has no replicas
+			continue // SQLite has no replicas
 		}
 		s := apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
 		other, late := s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test"), s.Replica(t, "GATEHOUSE_BASE_DOMAIN=gatehouse.test")
 		s.Admin.Do(t, "POST", "/tenants", body{"name": purgeMark}).Want(201)
-		key := other.Anonymous()
-		key.APIKey, _ = s.Admin.Do(t, "POST", "/tenants/"+purgeMark+"/api-keys", body{"name": "k", "scopes": []string{"decisions:read"}}).Want(201).Get("key").(string)
+		key := other.WithKey(s.Admin.Do(t, "POST", "/tenants/"+purgeMark+"/api-keys", body{"name": "k", "scopes": []string{"decisions:read"}}).Want(201).Text("key"))
 		key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 		aside := filepath.Join(other.Dir, "set-aside")
 		if err := os.MkdirAll(aside, 0o700); err != nil {
@@ -92,38 +90,36 @@ func TestPurgeReachesReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := filesWith(t, other.Dir, purgeMark); len(left) < 2 {
-			t.Fatalf("before, only %q are of the tenant", left)
+			t.Fatalf("before the purge, the other replica has the tenant's files %q, want at least 2", left)
 		}
-		there := late.Anonymous()
-		there.APIKey = key.APIKey
+		there := late.WithKey(key.APIKey)
 		there.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 		late.Kill()
 		if left := filesWith(t, late.Dir, purgeMark); len(left) == 0 {
-			t.Fatal("the replica that was killed has nothing of the tenant")
+			t.Fatal("the killed replica has no files of the tenant, want some")
 		}
 		s.Admin.Do(t, "DELETE", "/tenants/"+purgeMark+"?hard_delete=true", nil).Want(200)
-		apptest.Eventually(t, time.Minute, func() error {
-			if left := filesWith(t, other.Dir, purgeMark); len(left) > 0 {
-				return fmt.Errorf("the other replica keeps %q", left)
-			}
-			return nil
-		})
+		wantPurged := func(replica string, dir string) {
+			t.Helper()
+			apptest.Eventually(t, time.Minute, func() error {
+				if left := filesWith(t, dir, purgeMark); len(left) > 0 {
+					return fmt.Errorf("the purge left %q on %s", left, replica)
+				}
+				return nil
+			})
+		}
+		wantPurged("the other replica", other.Dir)
 		late.Start()
-		apptest.Eventually(t, time.Minute, func() error {
-			if left := filesWith(t, late.Dir, purgeMark); len(left) > 0 {
-				return fmt.Errorf("the replica that was started later keeps %q", left)
-			}
-			return nil
-		})
+		wantPurged("the replica that started later", late.Dir)
 	}
 }
 
-// filesWith lists the files below a folder whose name or content has a text.
+// filesWith returns the files below a folder whose name or content has a text.
 func filesWith(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil // it went meanwhile
+			return nil // the file was deleted meanwhile
 		}
 		data, err := os.ReadFile(path)
 		if err == nil && (strings.Contains(path, text) || bytes.Contains(data, []byte(text))) {
@@ -137,24 +133,23 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// expectedAfterPurge are the places that may go on to name the tenant: the id that is never
-// given again, and what the platform administrator's own log says of the purge.
+// expectedAfterPurge reports whether a place may name the purged tenant: the list of used ids, and
+// the platform administrator's own log.
 func expectedAfterPurge(at string) bool {
 	return at == "system retired_tenants" || at == "default audit_events"
 }
 
-// liveFully makes a tenant by a vendor's call and uses it.
-func liveFully(t *testing.T, s *apptest.Server) (id string) {
+// useTenant creates a tenant with a vendor's call and uses it.
+func useTenant(t *testing.T, s *apptest.Server) (id string) {
 	t.Helper()
-	_, vendor := registered(t, s, body{"name": "Widgets"})
+	_, vendor := newVendor(t, s, body{"name": "Widgets"})
 	made := vendor.With("Idempotency-Key", "order-1").Do(t, "POST", "/tenants", body{
 		"name": "The " + purgeMark, "administrator": body{"email": purgeMark + "@" + purgeMark + ".example", "username": purgeMark},
 		"api_keys": []body{{"name": purgeMark, "scopes": []string{"policies:write", "decisions:read", "audit:read"}}},
 		"bouncer":  body{"name": purgeMark, "hostname": "edge." + purgeMark + ".example", "port": 8443, "environment": "production"},
 	}).Want(201)
-	id, _ = made.Get("tenant", "id").(string)
-	key := s.Anonymous()
-	key.APIKey, _ = member(t, made, "api_keys", "0", "key").(string)
+	id = made.Text("tenant", "id")
+	key := s.WithKey(made.Text("api_keys", "0", "key"))
 	apptest.Activate(t, key, purgeMark, "production", "package "+purgeMark+"\n\nallow := true\n", nil)
 	for range 3 {
 		key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": purgeMark}, "resource": body{"type": "api", "path": "/" + purgeMark}}).Want(200)
@@ -176,8 +171,8 @@ type stores struct {
 	list []namedStore
 }
 
-// openStores opens the system store, that of the default tenant and that of the tenant, if
-// it has one.
+// openStores opens the system store, that of the default tenant, and that of the tenant id; "" for
+// none.
 func openStores(t *testing.T, s *apptest.Server, id string) *stores {
 	t.Helper()
 	out := &stores{s: s}
@@ -192,7 +187,7 @@ func openStores(t *testing.T, s *apptest.Server, id string) *stores {
 			store = openFile(t, s.Dir, name)
 		}
 		if len(store.tables) == 0 {
-			t.Fatalf("the store of %s has no tables", name)
+			t.Fatalf("the store of %s has no tables, want some", name)
 		}
 		out.list = append(out.list, store)
 	}
@@ -209,7 +204,7 @@ func openFile(t *testing.T, dir, name string) namedStore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return namedStore{name, conn, column(t, conn, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")}
+	return namedStore{name, conn, readColumn(t, conn, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")}
 }
 
 func openSchema(t *testing.T, address, name string) namedStore {
@@ -219,9 +214,9 @@ func openSchema(t *testing.T, address, name string) namedStore {
 		t.Fatal(err)
 	}
 	conn := stdlib.OpenDB(*cfg)
-	schemas := column(t, conn, "SELECT nspname FROM pg_namespace")
+	schemas := readColumn(t, conn, "SELECT nspname FROM pg_namespace")
 	for _, schema := range schemas {
-		tables := column(t, conn, "SELECT tablename FROM pg_tables WHERE schemaname = '"+schema+"'")
+		tables := readColumn(t, conn, "SELECT tablename FROM pg_tables WHERE schemaname = '"+schema+"'")
 		home := schema == "t_"+name || strings.TrimPrefix(schema, "t_") == name
 		if name == "system" {
 			home = slices.Contains(tables, "retired_tenants")
@@ -234,7 +229,7 @@ func openSchema(t *testing.T, address, name string) namedStore {
 			return namedStore{name, conn, tables}
 		}
 	}
-	t.Fatalf("no schema of %s among %v", name, schemas)
+	t.Fatalf("the database has the schemas %v, want one of %s", schemas, name)
 	return namedStore{}
 }
 
@@ -247,8 +242,8 @@ func (s *stores) close(t *testing.T) {
 	}
 }
 
-// column reads the first column of rows as text.
-func column(t *testing.T, conn *sql.DB, query string) (out []string) {
+// readColumn returns the first column of the rows as texts.
+func readColumn(t *testing.T, conn *sql.DB, query string) (out []string) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), query)
 	if err != nil {
@@ -268,25 +263,25 @@ func column(t *testing.T, conn *sql.DB, query string) (out []string) {
 	return out
 }
 
-// columnsOf are the columns of a table with their types, in lower case.
-func (n namedStore) columnsOf(t *testing.T, table string) map[string]string {
+// columns returns the columns of a table with their types, in lower case.
+func (n namedStore) columns(t *testing.T, table string) map[string]string {
 	t.Helper()
 	query := "SELECT name || ' ' || type FROM pragma_table_info('" + table + "')"
 	if _, file := n.db.Driver().(*stdlib.Driver); file {
 		query = "SELECT column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '" + table + "'"
 	}
 	out := map[string]string{}
-	for _, line := range column(t, n.db, query) {
+	for _, line := range readColumn(t, n.db, query) {
 		name, kind, _ := strings.Cut(line, " ")
 		out[name] = strings.ToLower(kind)
 	}
 	return out
 }
 
-// insert puts a row with the mark into a table; values go before what the types suggest.
+// insert adds a row with the mark to a table. values override what the types suggest.
 func (n namedStore) insert(t *testing.T, table string, values map[string]string) {
 	t.Helper()
-	columns := n.columnsOf(t, table)
+	columns := n.columns(t, table)
 	names := slices.Sorted(maps.Keys(columns))
 	var texts []string
 	for _, name := range names {
@@ -313,7 +308,7 @@ func (n namedStore) insert(t *testing.T, table string, values map[string]string)
 	}
 }
 
-// fillTenant puts a row into each table of the tenant's store.
+// fillTenant adds a row to each table of the tenant's store.
 func (s *stores) fillTenant(t *testing.T, id string) {
 	t.Helper()
 	for _, store := range s.list {
@@ -321,26 +316,26 @@ func (s *stores) fillTenant(t *testing.T, id string) {
 			continue
 		}
 		for _, table := range store.tables {
-			if table != "goose_db_version" && table != "user_names" { // it has the names of the administrator
+			if table != "goose_db_version" && table != "user_names" { // user_names has the names of the administrator
 				store.insert(t, table, nil)
 			}
 		}
 	}
 }
 
-// fillSystem puts a row of the tenant into each system table that has rows of tenants.
+// fillSystem adds a row of the tenant to each system table that has rows of tenants.
 func (s *stores) fillSystem(t *testing.T, id string) {
 	t.Helper()
 	system := s.list[0]
 	for _, table := range system.tables {
 		columns, known := systemTables[table]
 		if !known {
-			t.Errorf("the system store has the table %s, which the test does not know", table)
+			t.Errorf("the system store has the table %s, which systemTables lacks", table)
 		}
 		if len(columns) == 0 {
-			for name := range system.columnsOf(t, table) {
+			for name := range system.columns(t, table) {
 				if strings.Contains(name, "tenant") {
-					t.Errorf("%s.%s names tenants, and the test does not fill it", table, name)
+					t.Errorf("the column %s.%s names tenants, but systemTables lacks it", table, name)
 				}
 			}
 			continue
@@ -350,22 +345,23 @@ func (s *stores) fillSystem(t *testing.T, id string) {
 			values[name] = "'" + id + "'"
 		}
 		switch table {
-		case "tenant_intents": // one that is recorded already
+		case "tenant_intents": // one that is already recorded
 			values["home"], values["telling"] = "'"+id+"'", `'{"type":"TENANT_UPDATED","name":"`+purgeMark+`","changes":{},"actor":{},"request_id":""}'`
-		case "deployments": // one that failed, and left nothing anywhere
+		case "deployments": // one that failed and left nothing
 			values["source"], values["target"], values["phase"], values["completed_at"] = "''", "''", "'failed'", "1"
 		}
 		system.insert(t, table, values)
 	}
 }
 
-// marks are the tables and files that have the mark: "<store> <table>" and "file <path>".
-func (s *stores) marks(t *testing.T) (found []string) {
+// findMark returns the tables and files that have the mark: "<store> <table>", "file <path>" and
+// "in file <path>".
+func (s *stores) findMark(t *testing.T) (found []string) {
 	t.Helper()
 	for _, store := range s.list {
 		for _, table := range store.tables {
 			var texts []string
-			for name, kind := range store.columnsOf(t, table) {
+			for name, kind := range store.columns(t, table) {
 				switch kind {
 				case "bytea":
 					texts = append(texts, `coalesce(encode("`+name+`", 'escape'), '')`)
@@ -374,20 +370,20 @@ func (s *stores) marks(t *testing.T) (found []string) {
 				}
 			}
 			all := strings.Join(texts, " || ' ' || ")
-			if rows := column(t, store.db, `SELECT 1 FROM "`+table+`" WHERE lower(`+all+`) LIKE '%`+purgeMark+`%' LIMIT 1`); len(rows) > 0 {
+			if rows := readColumn(t, store.db, `SELECT 1 FROM "`+table+`" WHERE lower(`+all+`) LIKE '%`+purgeMark+`%' LIMIT 1`); len(rows) > 0 {
 				found = append(found, store.name+" "+table)
 			}
 		}
 	}
 	err := filepath.WalkDir(s.s.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // it has gone meanwhile
+			return nil //nolint:nilerr // the file was deleted meanwhile
 		}
 		name, _ := filepath.Rel(s.s.Dir, path)
 		if strings.Contains(name, purgeMark) {
 			found = append(found, "file "+name)
 		}
-		if d.IsDir() || strings.Contains(name, ".db") { // what databases contain was read from their tables
+		if d.IsDir() || strings.Contains(name, ".db") { // the tables of the databases are read above
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -402,14 +398,14 @@ func (s *stores) marks(t *testing.T) (found []string) {
 	return found
 }
 
-// names are the schemas and roles of PostgreSQL that are named for the tenant.
-func (s *stores) names(t *testing.T) (found []string) {
+// findNames returns the schemas and roles of PostgreSQL that are named for the tenant.
+func (s *stores) findNames(t *testing.T) (found []string) {
 	t.Helper()
 	if s.s.DatabaseURL() == "" {
 		return nil
 	}
 	for _, query := range []string{"SELECT 'schema ' || nspname FROM pg_namespace", "SELECT 'role ' || rolname FROM pg_roles"} {
-		for _, name := range column(t, s.list[0].db, query) {
+		for _, name := range readColumn(t, s.list[0].db, query) {
 			if strings.Contains(name, purgeMark) {
 				found = append(found, name)
 			}
@@ -418,7 +414,7 @@ func (s *stores) names(t *testing.T) (found []string) {
 	return found
 }
 
-// redisKeys are the keys of Redis that name the tenant.
+// redisKeys returns the keys of Redis that name the tenant.
 func redisKeys(t *testing.T, address string) (found []string) {
 	t.Helper()
 	u, err := url.Parse(address)

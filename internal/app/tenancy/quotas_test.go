@@ -18,30 +18,30 @@ type request struct {
 	method, path string
 	body         any
 	pinned       bool // only the first server can answer it
-	// fresh makes a request that has not been sent; nil: this one can be sent again.
+	// fresh makes a new request; nil: this one can be sent again.
 	fresh func() request
 }
 
-// way is one way to get one object more of a limited kind.
+// way is a way to create one more object of a limited kind.
 type way struct {
 	name string
-	// ready prepares the n-th object and returns the request that makes it.
+	// ready prepares the n-th object and returns the request that creates it.
 	ready func(n int) request
-	// bulk is a request for two objects at once; nil: the way makes one at a time.
+	// bulk returns a request for two objects; nil: the way creates one at a time.
 	bulk func() request
-	// told reports whether a refusal is as its protocol wants; nil: the usual error body.
-	told func(res *apptest.Response, limit, used float64) bool
+	// validRefusal reports whether a refusal has the form of its protocol; nil: the usual error body.
+	validRefusal func(res *apptest.Response, limit, used float64) bool
 }
 
-// quota is a limit under test, in a tenant (or of a vendor) of its own.
+// quota is a limit of a tenant or a vendor that only this test uses.
 type quota struct {
 	used func() float64
 	set  func(limit float64)
 	ways []way
 }
 
-// quotas are the limits that hold back the making of objects, by the name of their setting.
-// A limit that is declared in the API document must be here, or in notQuotas.
+// quotas are the limits on the number of objects, by the names of their settings. A limit in the
+// API document must be here or in notQuotas.
 var quotas = map[string]func(t *testing.T, s *apptest.Server) quota{
 	"max_policies": policyQuota,
 	"max_users":    userQuota,
@@ -49,15 +49,15 @@ var quotas = map[string]func(t *testing.T, s *apptest.Server) quota{
 	"max_tenants":  tenantQuota,
 }
 
-// notQuotas are members of the API document that begin like limits but hold back no object.
+// notQuotas are members of the API document that have the name of a limit but limit no objects.
 var notQuotas = map[string]string{
 	"max_attempts":      "how often one delivery is tried",
 	"max_decisions":     "how many decisions one replay takes",
-	"max_fires_per_day": "how often one alert rule tells of itself",
+	"max_fires_per_day": "how often one alert rule fires",
 }
 
-// TestEveryQuotaIsTested: a limit that is declared anywhere in the documents of the API has
-// its row here.
+// TestEveryQuotaIsTested checks that quotas or notQuotas has every limit in the documents of the
+// API.
 func TestEveryQuotaIsTested(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
@@ -67,19 +67,14 @@ func TestEveryQuotaIsTested(t *testing.T) {
 		(&apptest.Client{Base: s.URL}).Do(t, "GET", path, nil).Want(200).Into(&doc)
 		collectLimits(doc, declared)
 	}
-	rows := map[string]bool{}
-	for name := range quotas {
-		rows[name] = true
-	}
-	for name := range notQuotas {
-		rows[name] = true
-	}
-	if !maps.Equal(declared, rows) {
-		t.Errorf("declared are %v, tested or explained are %v", slices.Sorted(maps.Keys(declared)), slices.Sorted(maps.Keys(rows)))
+	known := slices.Sorted(maps.Keys(quotas))
+	known = slices.Sorted(slices.Values(append(known, slices.Collect(maps.Keys(notQuotas))...)))
+	if names := slices.Sorted(maps.Keys(declared)); !slices.Equal(names, known) {
+		t.Errorf("the documents have the limits %v, the test knows %v", names, known)
 	}
 }
 
-// collectLimits finds the properties of schemas that begin like a limit.
+// collectLimits adds the properties of schemas whose names begin like a limit.
 func collectLimits(v any, out map[string]bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -99,9 +94,9 @@ func collectLimits(v any, out map[string]bool) {
 	}
 }
 
-// TestQuotasHold: at the limit, every operation that would make one object more is refused
-// and makes nothing; with room for one, only one of many requests at once gets it, over all
-// servers of the deployment; with room for one, a request for two gets none.
+// TestQuotasHold checks that at a limit, every operation that would create one more object is
+// refused and creates nothing. With room for one object, one of several parallel requests succeeds,
+// over all servers of the deployment, and a request for two objects is refused.
 func TestQuotasHold(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
@@ -113,19 +108,19 @@ func TestQuotasHold(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(quotas)) {
 				q := quotas[name](t, s)
 				for _, w := range q.ways {
-					t.Run(name+" by "+w.name, func(t *testing.T) { q.holds(t, w, servers) })
+					t.Run(name+" by "+w.name, func(t *testing.T) { q.check(t, w, servers) })
 				}
 			}
-			t.Run("a vendor's call", func(t *testing.T) { vendorCallsHold(t, s) })
+			t.Run("a vendor's call", func(t *testing.T) { checkVendorLimits(t, s) })
 		})
 	}
 }
 
-// atOnce is how many requests want the last place.
+// atOnce is the number of parallel requests for the last place.
 const atOnce = 6
 
-// holds tests one way.
-func (q quota) holds(t *testing.T, w way, servers []string) {
+// check tests one way.
+func (q quota) check(t *testing.T, w way, servers []string) {
 	q.set(1000)
 	var all []request
 	for n := range atOnce + 1 {
@@ -133,19 +128,19 @@ func (q quota) holds(t *testing.T, w way, servers []string) {
 	}
 	full := q.used()
 	q.set(full)
-	q.refused(t, w, all[0].send(t), full, full)
-	q.counts(t, full)
+	q.wantRefused(t, w, all[0].send(t), full, full)
+	q.wantCount(t, full)
 
 	q.set(full + 1)
 	if w.bulk != nil {
-		q.refused(t, w, w.bulk().send(t), full+1, -1)
-		q.counts(t, full)
+		q.wantRefused(t, w, w.bulk().send(t), full+1, -1)
+		q.wantCount(t, full)
 	}
 	answers := make([]*apptest.Response, atOnce)
 	errs := make([]error, atOnce)
 	var wg sync.WaitGroup
 	for n, r := range all[1:] {
-		sent := r.prepared().at(servers, n)
+		sent := r.prepared().to(servers, n)
 		wg.Go(func() { answers[n], errs[n] = sent.try() })
 	}
 	wg.Wait()
@@ -157,39 +152,39 @@ func (q quota) holds(t *testing.T, w way, servers []string) {
 		case res.Status < 400:
 			won++
 		default:
-			q.refused(t, w, res, full+1, full+1)
+			q.wantRefused(t, w, res, full+1, full+1)
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d of %d requests at once got the last place", won, atOnce)
+		t.Errorf("%d of %d parallel requests succeeded, want 1", won, atOnce)
 	}
-	q.counts(t, full+1)
+	q.wantCount(t, full+1)
 
-	// A limit below what there is takes nothing away, and lets nothing in.
+	// A limit below the number of objects deletes none, and admits none.
 	q.set(full)
-	q.refused(t, w, all[0].send(t), full, full+1)
-	q.counts(t, full+1)
+	q.wantRefused(t, w, all[0].send(t), full, full+1)
+	q.wantCount(t, full+1)
 	q.set(full + 1 + atOnce)
 	if res := all[0].send(t); res.Status >= 400 {
-		t.Errorf("with room: %d %s", res.Status, res.Body)
+		t.Errorf("%s with room = %d %s, want success", w.name, res.Status, res.Body)
 	}
-	q.counts(t, full+2)
+	q.wantCount(t, full+2)
 }
 
-// counts checks how many objects there are.
-func (q quota) counts(t *testing.T, want float64) {
+// wantCount checks the number of objects.
+func (q quota) wantCount(t *testing.T, want float64) {
 	t.Helper()
 	if got := q.used(); got != want {
-		t.Errorf("there are %v, want %v", got, want)
+		t.Errorf("the number of objects is %v, want %v", got, want)
 	}
 }
 
-// refused checks a refusal; used -1: what was used is not to be compared.
-func (q quota) refused(t *testing.T, w way, res *apptest.Response, limit, used float64) {
+// wantRefused checks a refusal. If used is -1, it does not check the used number.
+func (q quota) wantRefused(t *testing.T, w way, res *apptest.Response, limit, used float64) {
 	t.Helper()
-	told := w.told
-	if told == nil {
-		told = func(res *apptest.Response, limit, used float64) bool {
+	validRefusal := w.validRefusal
+	if validRefusal == nil {
+		validRefusal = func(res *apptest.Response, limit, used float64) bool {
 			var got struct {
 				Error       string
 				Limit, Used float64
@@ -197,8 +192,8 @@ func (q quota) refused(t *testing.T, w way, res *apptest.Response, limit, used f
 			return res.Decode(&got) == nil && got.Error == "limit_exceeded" && got.Limit == limit && (used < 0 || got.Used == used)
 		}
 	}
-	if res.Status != 403 || !told(res, limit, used) {
-		t.Errorf("over the limit %v with %v: %d %s", limit, used, res.Status, res.Body)
+	if res.Status != 403 || !validRefusal(res, limit, used) {
+		t.Errorf("%s = %d %s, want 403 for the limit %v and %v used", w.name, res.Status, res.Body, limit, used)
 	}
 }
 
@@ -212,7 +207,7 @@ func (r request) send(t testing.TB) *apptest.Response {
 // try is send for any goroutine.
 func (r request) try() (*apptest.Response, error) { return r.c.Try(r.method, r.path, r.body) }
 
-// prepared is the request, made now if it can be sent only once.
+// prepared returns the request, or a new one if it can be sent only once.
 func (r request) prepared() request {
 	if r.fresh != nil {
 		return r.fresh()
@@ -220,8 +215,8 @@ func (r request) prepared() request {
 	return r
 }
 
-// at is the request to the n-th of the servers.
-func (r request) at(servers []string, n int) request {
+// to returns the request to the n-th of the servers.
+func (r request) to(servers []string, n int) request {
 	if !r.pinned {
 		c := *r.c
 		c.Base = strings.Replace(c.Base, servers[0], servers[n%len(servers)], 1)
@@ -230,21 +225,21 @@ func (r request) at(servers []string, n int) request {
 	return r
 }
 
-// limited is a company whose limit of a kind can be set.
-func limited(t *testing.T, s *apptest.Server, c company, kind string) quota {
+// companyQuota returns a quota for a limit of a company.
+func companyQuota(t *testing.T, s *apptest.Server, c company, kind string) quota {
 	t.Helper()
 	return quota{
 		used: func() float64 {
-			n, _ := s.Admin.Do(t, "GET", c.at(""), nil).Want(200).Get("limits", kind+"_used").(float64)
+			n, _ := s.Admin.Do(t, "GET", c.path(""), nil).Want(200).Get("limits", kind+"_used").(float64)
 			return n
 		},
 		set: func(limit float64) {
-			s.Admin.Do(t, "PUT", c.at(""), body{"settings": body{"max_" + kind: limit}}).Want(200)
+			s.Admin.Do(t, "PUT", c.path(""), body{"settings": body{"max_" + kind: limit}}).Want(200)
 		},
 	}
 }
 
-// serials numbers names, so that no two objects of a test have the same.
+// serials numbers the names of a test's objects.
 type serials struct{ n int }
 
 func (s *serials) next(kind string) string {
@@ -253,8 +248,8 @@ func (s *serials) next(kind string) string {
 }
 
 func policyQuota(t *testing.T, s *apptest.Server) quota {
-	c := found(t, s, body{"name": "Many controls"})
-	q, names := limited(t, s, c, "policies"), &serials{}
+	c := newCompany(t, s, body{"name": "Many controls"})
+	q, names := companyQuota(t, s, c, "policies"), &serials{}
 	module := func(name string) string {
 		return "package " + strings.ReplaceAll(name, "-", "_") + "\n\nallow := true\n"
 	}
@@ -267,7 +262,7 @@ func policyQuota(t *testing.T, s *apptest.Server) quota {
 		name := names.next("file")
 		return []string{"controls/" + name + ".rego", module(name)}
 	}
-	deploy := func(files ...string) request {
+	push := func(files ...string) request {
 		return request{c: c.admin, method: "POST", path: "/policies-as-code/deploy", body: body{"files": apptest.CodeFiles(files...)}}
 	}
 	q.ways = []way{
@@ -302,8 +297,8 @@ func policyQuota(t *testing.T, s *apptest.Server) quota {
 		}},
 		{
 			name:  "deploy-policy-files",
-			ready: func(int) request { return deploy(file()...) },
-			bulk:  func() request { return deploy(append(file(), file()...)...) },
+			ready: func(int) request { return push(file()...) },
+			bulk:  func() request { return push(append(file(), file()...)...) },
 		},
 		{
 			name: "editor-a deploy",
@@ -311,7 +306,7 @@ func policyQuota(t *testing.T, s *apptest.Server) quota {
 				f := file()
 				return request{c: c.admin, method: "POST", path: "/ide-integration/editor-a", body: body{"action": "deploy", "policy_path": f[0], "policy_content": f[1]}}
 			},
-			told: func(res *apptest.Response, limit, used float64) bool { // answers to editors have no codes
+			validRefusal: func(res *apptest.Response, limit, used float64) bool { // answers to editors have no codes
 				var got struct {
 					Success     bool
 					Message     string
@@ -327,10 +322,9 @@ func policyQuota(t *testing.T, s *apptest.Server) quota {
 
 func userQuota(t *testing.T, s *apptest.Server) quota {
 	idp := newProvider(t)
-	c := configured(t, s, "Many people", idp, nil)
-	d := directory{company: c, token: &apptest.Client{Base: s.URL}}
-	d.token.Bearer, _ = c.admin.Do(t, "POST", c.at("/scim/tokens"), body{"name": "Okta"}).Want(201).Get("token").(string)
-	q, names := limited(t, s, c, "users"), &serials{}
+	c := newCompanyWithProvider(t, s, "Many people", idp, nil)
+	d := directoryOf(t, s, c)
+	q, names := companyQuota(t, s, c, "users"), &serials{}
 	line := func() string {
 		name := names.next("imported")
 		return fmt.Sprintf("{\"username\":%q,\"email\":\"%s@acme.example\"}\n", name, name)
@@ -354,19 +348,19 @@ func userQuota(t *testing.T, s *apptest.Server) quota {
 				name := names.next("scim")
 				return request{c: d.token.With("Content-Type", "application/scim+json"), method: "POST", path: "/scim/v2/Users", body: body{"userName": name, "emails": []string{name + "@acme.example"}}}
 			},
-			told: func(res *apptest.Response, limit, used float64) bool {
+			validRefusal: func(res *apptest.Response, limit, used float64) bool {
 				var got struct{ Detail string }
 				return res.Decode(&got) == nil && strings.HasSuffix(got.Detail, fmt.Sprintf("may have %v users and has %v", limit, used))
 			},
 		},
 		{name: "finish-sign-on", ready: func(int) request {
 			name := names.next("known")
-			// A code is good once: each request is a sign-in of its own.
+			// A code is valid once, so each request is a new sign-in.
 			return request{fresh: func() request {
-				idp.says(verified(name, nil))
-				a := begin(t, s.Anonymous(), c.id, "/")
+				idp.setClaims(verifiedClaims(name, nil))
+				a := startSignOn(t, s.Anonymous(), c.id, "/")
 				browser := a.c.With("Cookie", a.cookies.String()).With("Sec-Fetch-Site", "cross-site")
-				return request{c: browser, method: "GET", path: "/auth/sso/callback?" + a.answer(idp).Encode(), pinned: true}
+				return request{c: browser, method: "GET", path: "/auth/sso/callback?" + a.callbackQuery(idp).Encode(), pinned: true}
 			}}
 		}},
 	}
@@ -374,8 +368,8 @@ func userQuota(t *testing.T, s *apptest.Server) quota {
 }
 
 func bouncerQuota(t *testing.T, s *apptest.Server) quota {
-	c := found(t, s, body{"name": "Many bouncers"})
-	q, names := limited(t, s, c, "bouncers"), &serials{}
+	c := newCompany(t, s, body{"name": "Many bouncers"})
+	q, names := companyQuota(t, s, c, "bouncers"), &serials{}
 	q.ways = []way{{name: "create-bouncer", ready: func(int) request {
 		return request{c: c.admin, method: "POST", path: "/bouncers", body: body{"name": names.next("edge"), "hostname": "edge.example", "port": 8443}}
 	}}}
@@ -383,13 +377,13 @@ func bouncerQuota(t *testing.T, s *apptest.Server) quota {
 }
 
 func tenantQuota(t *testing.T, s *apptest.Server) quota {
-	id, vendor := registered(t, s, body{"name": "Many tenants"})
+	id, vendor := newVendor(t, s, body{"name": "Many tenants"})
 	names := &serials{}
 	draft := func() body {
 		return body{"name": names.next("Widget"), "administrator": body{"email": "root@widget.example"}}
 	}
 	deleted := func() string {
-		id, _ := vendor.Do(t, "POST", "/tenants", draft()).Want(201).Get("tenant", "id").(string)
+		id := vendor.Do(t, "POST", "/tenants", draft()).Want(201).Text("tenant", "id")
 		vendor.Do(t, "DELETE", "/tenants/"+id, nil).Want(200)
 		return "/tenants/" + id
 	}
@@ -421,10 +415,10 @@ func tenantQuota(t *testing.T, s *apptest.Server) quota {
 	}
 }
 
-// vendorCallsHold: the limits that a call sets hold in it, and a refused call leaves no
-// tenant behind.
-func vendorCallsHold(t *testing.T, s *apptest.Server) {
-	_, vendor := registered(t, s, body{"name": "Strict"})
+// checkVendorLimits checks that the limits in a vendor's call apply to this call, and that a
+// refused call leaves no tenant.
+func checkVendorLimits(t *testing.T, s *apptest.Server) {
+	_, vendor := newVendor(t, s, body{"name": "Strict"})
 	call := func(limit string) *apptest.Response {
 		return vendor.Do(t, "POST", "/tenants", body{
 			"name": "Held", "settings": body{limit: 0}, "administrator": body{"email": "root@held.example"},
@@ -433,16 +427,13 @@ func vendorCallsHold(t *testing.T, s *apptest.Server) {
 	}
 	for _, limit := range []string{"max_users", "max_bouncers"} {
 		if res := call(limit).Want(403); res.Get("error") != "limit_exceeded" || res.Get("limit") != 0.0 || res.Get("used") != 0.0 {
-			t.Errorf("%s of 0: %s", limit, res.Body)
+			t.Errorf("a call with %s of 0 = %s, want limit_exceeded", limit, res.Body)
 		}
 	}
 	if list := vendor.Do(t, "GET", "/tenants", nil).Want(200); list.Get("total") != 0.0 {
-		t.Errorf("refused calls leave %s", list.Body)
+		t.Errorf("GET /tenants after refused calls = %s, want none", list.Body)
 	}
 	made := call("max_policies").Want(201)
-	key := s.Anonymous()
-	key.APIKey, _ = member(t, made, "api_keys", "0", "key").(string)
-	if res := key.Do(t, "POST", "/policies", body{"name": "one", "rego_code": "package one\n"}).Want(403); res.Get("error") != "limit_exceeded" {
-		t.Errorf("max_policies of 0: %s", res.Body)
-	}
+	key := s.WithKey(made.Text("api_keys", "0", "key"))
+	key.Do(t, "POST", "/policies", body{"name": "one", "rego_code": "package one\n"}).ExpectError("max_policies of 0", 403, "limit_exceeded")
 }

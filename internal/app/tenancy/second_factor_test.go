@@ -3,6 +3,7 @@ package tenancy_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/totptest"
 )
 
-// enrol gives the person of a client a second factor. It returns the app and the recovery
-// codes.
+// enrol enrols a second factor for the client's person. It returns the app and the recovery codes.
 func enrol(t *testing.T, c *apptest.Client, more body) (*totptest.Next, []string) {
 	t.Helper()
 	var begun struct {
@@ -27,7 +27,7 @@ func enrol(t *testing.T, c *apptest.Client, more body) (*totptest.Next, []string
 	}
 	c.Do(t, "POST", "/auth/second-factor", more).Want(200).Into(&begun)
 	if !strings.Contains(begun.URI, "secret="+begun.Secret) || !strings.HasPrefix(begun.QR, "<svg ") {
-		t.Fatalf("enrolment: %+v", begun)
+		t.Fatalf("POST /auth/second-factor = %+v, want the secret in the URI and a picture", begun)
 	}
 	app := &totptest.Next{Secret: begun.Secret, Now: time.Now}
 	var done struct {
@@ -35,22 +35,13 @@ func enrol(t *testing.T, c *apptest.Client, more body) (*totptest.Next, []string
 	}
 	c.Do(t, "POST", "/auth/second-factor/confirm", body{"code": app.Code(t)}).Want(200).Into(&done)
 	if len(done.Codes) != 10 {
-		t.Fatalf("%d recovery codes", len(done.Codes))
+		t.Fatalf("POST /auth/second-factor/confirm has %d recovery codes, want 10", len(done.Codes))
 	}
 	return app, done.Codes
 }
 
-// is fails unless a response has an error's code.
-func is(t *testing.T, r *apptest.Response, status int, code string) *apptest.Response {
-	t.Helper()
-	if r.Want(status); r.Get("error") != code {
-		t.Errorf("%s, want %s", r.Body, code)
-	}
-	return r
-}
-
-// TestSecondFactor: enrolment, sign-ins in one and in two steps, by token and by cookie, the
-// tenant's setting, and the reset by an administrator, over HTTP and on the command line.
+// TestSecondFactor tests enrolment, sign-ins in one and in two steps, with a token and with a cookie,
+// the tenant's setting, and the reset by an administrator, over HTTP and on the command line.
 func TestSecondFactor(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		const password = "Long-enough-1"
@@ -61,70 +52,59 @@ func TestSecondFactor(t *testing.T) {
 		admin := s.Admin.With("X-Tenant-ID", made.ID)
 		ids := map[string]string{}
 		for name, role := range map[string]string{"ann": "admin", "ben": "viewer"} {
-			id, _ := admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@acme.example", "password": password, "roles": []string{role}}).Want(200, 201).Get("id").(string)
-			ids[name] = id
+			ids[name] = admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@acme.example", "password": password, "roles": []string{role}}).Want(200, 201).Text("id")
 		}
 		at := s.Anonymous().With("X-Tenant-ID", made.ID)
 		login := func(more body) *apptest.Response {
 			all := body{"username": "ben", "password": password}
-			for k, v := range more {
-				all[k] = v
-			}
+			maps.Copy(all, more)
 			return at.Do(t, "POST", "/auth/login", all)
 		}
-		as := func(r *apptest.Response) *apptest.Client {
-			c := s.Anonymous()
-			c.Bearer, _ = r.Want(200).Get("access_token").(string)
-			return c
+		signedIn := func(r *apptest.Response) *apptest.Client {
+			return s.WithToken(r.Want(200).Text("access_token"))
 		}
-		ben := as(login(nil))
-		is(t, ben.Do(t, "POST", "/auth/second-factor", body{"password": "wrong-password"}), 403, "confirmation_failed")
+		ben := signedIn(login(nil))
+		ben.Do(t, "POST", "/auth/second-factor", body{"password": "wrong-password"}).WantError(403, "confirmation_failed")
 		app, codes := enrol(t, ben, body{"password": password})
 
-		challenge, _ := is(t, login(nil), 401, "second_factor_required").Get("challenge").(string)
-		is(t, login(body{"code": "000000x"}), 401, "second_factor_invalid")
-		is(t, login(body{"password": "wrong-password", "code": codes[0]}), 401, "invalid_credentials")
+		challenge := login(nil).WantError(401, "second_factor_required").Text("challenge")
+		login(body{"code": "000000x"}).WantError(401, "second_factor_invalid")
+		login(body{"password": "wrong-password", "code": codes[0]}).WantError(401, "invalid_credentials")
 		second := func(c *apptest.Client, path, code string) *apptest.Response {
 			return c.Do(t, "POST", path, body{"challenge": challenge, "code": code})
 		}
 		code := app.Code(t)
-		is(t, second(s.Anonymous(), "/auth/login/second-factor", code), 401, "invalid_challenge") // at the default tenant
-		is(t, second(at.With("Origin", s.URL), "/auth/sessions/second-factor", code), 401, "invalid_challenge")
-		ben = as(second(at, "/auth/login/second-factor", code))
-		is(t, second(at, "/auth/login/second-factor", codes[1]), 401, "invalid_challenge")
-		is(t, login(body{"code": code}), 401, "second_factor_invalid")
+		second(s.Anonymous(), "/auth/login/second-factor", code).WantError(401, "invalid_challenge") // path the default tenant
+		second(at.With("Origin", s.URL), "/auth/sessions/second-factor", code).WantError(401, "invalid_challenge")
+		ben = signedIn(second(at, "/auth/login/second-factor", code))
+		second(at, "/auth/login/second-factor", codes[1]).WantError(401, "invalid_challenge")
+		login(body{"code": code}).WantError(401, "second_factor_invalid")
 		ben.Do(t, "GET", "/auth/me", nil).Want(200)
 
 		page := at.With("Origin", s.URL)
-		challenge, _ = is(t, page.Do(t, "POST", "/auth/sessions", body{"username": "ben", "password": password}), 401, "second_factor_required").Get("challenge").(string)
-		is(t, second(at.With("Origin", "https://evil.example"), "/auth/sessions/second-factor", codes[0]), 403, "cross_origin")
+		challenge = page.Do(t, "POST", "/auth/sessions", body{"username": "ben", "password": password}).WantError(401, "second_factor_required").Text("challenge")
+		second(at.With("Origin", "https://evil.example"), "/auth/sessions/second-factor", codes[0]).WantError(403, "cross_origin")
 		cookies := apptest.Cookies{}
 		cookies.Keep(second(page, "/auth/sessions/second-factor", codes[0]).Want(200).Header)
 		s.Anonymous().With("Origin", s.URL).With("Cookie", cookies.String()).Do(t, "GET", "/auth/me", nil).Want(200)
 		if left := ben.Do(t, "GET", "/auth/second-factor", nil).Want(200).Get("recovery_codes_left"); left != float64(9) {
-			t.Errorf("%v recovery codes are left", left)
+			t.Errorf("GET /auth/second-factor shows %v recovery codes, want 9", left)
 		}
 
-		ann := as(at.Do(t, "POST", "/auth/login", body{"username": "ann", "password": password}))
+		ann := signedIn(at.Do(t, "POST", "/auth/login", body{"username": "ann", "password": password}))
 		key := s.Key(t, ann, "sandbox", "policies:read", "policies:write")
 		wide := s.Key(t, ann, "production", "policies:read")
 		for what, c := range map[string]*apptest.Client{"a key for sandbox": key, "another key": wide} {
-			if r := c.Do(t, "GET", "/auth/second-factor", nil); r.Status != 403 {
-				t.Errorf("%s has a second factor: %s", what, r.Body)
-			}
-			if r := c.Do(t, "POST", "/auth/second-factor", body{"password": password}); r.Status != 403 {
-				t.Errorf("%s enrols: %s", what, r.Body)
-			}
-			if r := c.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil); r.Status != 403 {
-				t.Errorf("%s resets: %s", what, r.Body)
-			}
+			c.Do(t, "GET", "/auth/second-factor", nil).Expect(what, 403)
+			c.Do(t, "POST", "/auth/second-factor", body{"password": password}).Expect(what, 403)
+			c.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil).Expect(what, 403)
 		}
 		ann.Do(t, "PUT", "/tenants/"+made.ID, body{"settings": body{"require_second_factor": true}}).Want(200)
-		is(t, ann.Do(t, "GET", "/users", nil), 403, "second_factor_enrolment_required")
-		is(t, ann.Do(t, "POST", "/developer-portal/token", body{}), 403, "second_factor_enrolment_required")
-		is(t, ann.Do(t, "POST", "/auth/second-factor/disable", body{"password": password, "code": "123456"}), 403, "second_factor_enrolment_required")
+		ann.Do(t, "GET", "/users", nil).WantError(403, "second_factor_enrolment_required")
+		ann.Do(t, "POST", "/developer-portal/token", body{}).WantError(403, "second_factor_enrolment_required")
+		ann.Do(t, "POST", "/auth/second-factor/disable", body{"password": password, "code": "123456"}).WantError(403, "second_factor_enrolment_required")
 		if r := ann.Do(t, "GET", "/auth/me", nil).Want(200); r.Get("must_enrol_second_factor") != true {
-			t.Errorf("GET /auth/me: %s", r.Body)
+			t.Errorf("GET /auth/me = %s, want must_enrol_second_factor", r.Body)
 		}
 		wide.Do(t, "GET", "/policies", nil).Want(200)
 		ben.Do(t, "GET", "/auth/me", nil).Want(200)
@@ -132,22 +112,22 @@ func TestSecondFactor(t *testing.T) {
 		ann.Do(t, "GET", "/users", nil).Want(200)
 
 		ann.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil).Want(204)
-		is(t, ann.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil), 409, "no_second_factor")
+		ann.Do(t, "DELETE", "/users/"+ids["ben"]+"/second-factor", nil).WantError(409, "no_second_factor")
 		ben.Do(t, "GET", "/auth/me", nil).Want(401)
-		is(t, as(login(nil)).Do(t, "GET", "/policies", nil), 403, "second_factor_enrolment_required")
+		signedIn(login(nil)).Do(t, "GET", "/policies", nil).WantError(403, "second_factor_enrolment_required")
 
 		for _, c := range append(codes, app.Secret) {
 			if strings.Contains(s.Log.String(), c) {
-				t.Error("the log has a secret")
+				t.Error("the log has a recovery code or the secret")
 			}
 		}
-		commandLine(t, s)
+		checkCommandLine(t, s)
 	})
 }
 
-// commandLine signs the administrator in with `gatehouse login`, and out of the second factor
-// on the server's host.
-func commandLine(t *testing.T, s *apptest.Server) {
+// checkCommandLine signs the administrator in with `gatehouse login`, and removes the second factor on
+// the server's host.
+func checkCommandLine(t *testing.T, s *apptest.Server) {
 	t.Helper()
 	app, codes := enrol(t, s.Admin, body{"password": apptest.Password})
 	program := apptest.Binary(t)
@@ -160,12 +140,12 @@ func commandLine(t *testing.T, s *apptest.Server) {
 	}
 	in := []string{"login", "--url", s.URL, "--password-stdin"}
 	if out, err := run(nil, apptest.Password+"\n", in...); err == nil || !strings.Contains(out, "GATEHOUSE_CODE") {
-		t.Errorf("without a code: %v %s", err, out)
+		t.Errorf("gatehouse login without a code = %v %s, want a failure that names GATEHOUSE_CODE", err, out)
 	}
 	if out, err := run([]string{"GATEHOUSE_CODE=" + app.Code(t)}, apptest.Password+"\n", in...); err != nil {
-		t.Errorf("with a code: %v %s", err, out)
+		t.Errorf("gatehouse login with a code = %v %s, want success", err, out)
 	}
-	onTerminal(t, program, s.URL, []step{
+	runOnTerminal(t, program, s.URL, []step{
 		{"Password: ", apptest.Password},
 		{"recovery code: ", "nonsense"},
 		{"The code is wrong, or was used already.", ""},
@@ -175,16 +155,16 @@ func commandLine(t *testing.T, s *apptest.Server) {
 
 	out, err := run(append(s.Env(), "GATEHOUSE_NEW_PASSWORD=Another-long-1"), "", "admin", "reset-password", "--remove-second-factor")
 	if err != nil || !strings.Contains(out, "no second factor") {
-		t.Errorf("reset-password: %v %s", err, out)
+		t.Errorf("gatehouse admin reset-password = %v %s, want success and no second factor", err, out)
 	}
 	s.Login(t, "admin", "Another-long-1")
 }
 
-// step is what a program says on a terminal, and what is typed then; empty: nothing.
-type step struct{ says, type_ string }
+// step is a text that the program shows on a terminal, and the input after it; empty: none.
+type step struct{ output, input string }
 
-// onTerminal runs `gatehouse login` on a terminal.
-func onTerminal(t *testing.T, program, url string, steps []step) {
+// runOnTerminal runs `gatehouse login` on a terminal.
+func runOnTerminal(t *testing.T, program, url string, steps []step) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -209,12 +189,12 @@ func onTerminal(t *testing.T, program, url string, steps []step) {
 		t.Fatal(err)
 	}
 	tty.Close()
-	said := &apptest.Log{}
+	output := &apptest.Log{}
 	go func() {
 		buf := make([]byte, 4096)
 		for {
 			n, err := master.Read(buf)
-			_, _ = said.Write(buf[:n])
+			_, _ = output.Write(buf[:n])
 			if err != nil {
 				return
 			}
@@ -223,23 +203,23 @@ func onTerminal(t *testing.T, program, url string, steps []step) {
 	seen := 0
 	for _, st := range steps {
 		apptest.Eventually(t, 20*time.Second, func() error {
-			at := bytes.Index([]byte(said.String())[seen:], []byte(st.says))
+			at := bytes.Index([]byte(output.String())[seen:], []byte(st.output))
 			if at < 0 {
-				return fmt.Errorf("%q is not there: %s", st.says, said.String())
+				return fmt.Errorf("the terminal shows %s, want %q", output.String(), st.output)
 			}
-			seen += at + len(st.says)
+			seen += at + len(st.output)
 			return nil
 		})
-		if st.type_ != "" {
-			if _, err := master.WriteString(st.type_ + "\n"); err != nil {
+		if st.input != "" {
+			if _, err := master.WriteString(st.input + "\n"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("gatehouse login: %v\n%s", err, said.String())
+		t.Errorf("gatehouse login = %v, want success\n%s", err, output.String())
 	}
-	if strings.Contains(said.String(), apptest.Password) {
+	if strings.Contains(output.String(), apptest.Password) {
 		t.Error("the terminal shows the password")
 	}
 }

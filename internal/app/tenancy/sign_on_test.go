@@ -2,6 +2,7 @@ package tenancy_test
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -16,17 +17,17 @@ import (
 // loopback lets the server call providers on this machine.
 const loopback = "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8,::1/128"
 
-// attempt is a sign-in of one browser.
+// attempt is a browser's sign-in.
 type attempt struct {
 	c       *apptest.Client
 	cookies apptest.Cookies
-	// location is where the browser was sent, query the authorization request.
+	// location is the address of the redirect, query its authorization request.
 	location string
 	query    url.Values
 }
 
-// begin starts a sign-in.
-func begin(t *testing.T, c *apptest.Client, tenant, returnTo string) *attempt {
+// startSignOn starts a sign-in.
+func startSignOn(t *testing.T, c *apptest.Client, tenant, returnTo string) *attempt {
 	t.Helper()
 	a := &attempt{c: c, cookies: apptest.Cookies{}}
 	res := c.Do(t, "GET", "/auth/sso/login?"+url.Values{"tenant_id": {tenant}, "return_to": {returnTo}}.Encode(), nil).Want(302)
@@ -40,74 +41,69 @@ func begin(t *testing.T, c *apptest.Client, tenant, returnTo string) *attempt {
 	return a
 }
 
-// back brings the browser back from the provider.
-func (a *attempt) back(t *testing.T, query url.Values) *apptest.Response {
+// finish brings the browser back from the provider.
+func (a *attempt) finish(t *testing.T, query url.Values) *apptest.Response {
 	t.Helper()
 	res := a.c.With("Cookie", a.cookies.String()).With("Sec-Fetch-Site", "cross-site").Do(t, "GET", "/auth/sso/callback?"+query.Encode(), nil)
 	a.cookies.Keep(res.Header)
 	return res
 }
 
-// answer is the provider's right answer.
-func (a *attempt) answer(p *provider) url.Values {
+// callbackQuery returns the provider's correct answer.
+func (a *attempt) callbackQuery(p *provider) url.Values {
 	return url.Values{"code": {p.authorize(a.query)}, "state": a.query["state"], "session_state": {"theirs"}}
 }
 
-// me is who the browser is signed in as.
+// me returns the person as whom the browser is signed in.
 func (a *attempt) me(t *testing.T) *apptest.Response {
 	t.Helper()
 	return a.c.With("Cookie", a.cookies.String()).With("Sec-Fetch-Site", "same-origin").Do(t, "GET", "/auth/me", nil)
 }
 
-// configured is a company whose people sign in at p.
-func configured(t *testing.T, s *apptest.Server, name string, p *provider, more body) company {
+// newCompanyWithProvider creates a company whose people sign in at p.
+func newCompanyWithProvider(t *testing.T, s *apptest.Server, name string, p *provider, more body) company {
 	t.Helper()
-	c := found(t, s, body{"name": name})
+	c := newCompany(t, s, body{"name": name})
 	settings := body{"issuer": p.URL, "client_id": "client", "client_secret": "s:cr t", "create_users": true}
-	for k, v := range more {
-		settings[k] = v
-	}
-	c.admin.Do(t, "PUT", c.at("/sign-on"), settings).Want(200)
+	maps.Copy(settings, more)
+	c.admin.Do(t, "PUT", c.path("/sign-on"), settings).Want(200)
 	return c
 }
 
-// verified are the claims of a person with a verified e-mail address.
-func verified(sub string, more body) map[string]any {
+// verifiedClaims returns the claims of a person with a verified e-mail address.
+func verifiedClaims(sub string, more body) map[string]any {
 	claims := map[string]any{"sub": sub, "email": sub + "@acme.example", "email_verified": true}
-	for k, v := range more {
-		claims[k] = v
-	}
+	maps.Copy(claims, more)
 	return claims
 }
 
-// TestSignOn: people come in through their provider, get what it says about them, and
-// lose it when it no longer does.
+// TestSignOn checks that people sign in at their provider and get the roles and attributes of its
+// claims, and lose them when it no longer sends them.
 func TestSignOn(t *testing.T) {
 	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
-		acme := configured(t, s, "Acme", idp, body{
+		acme := newCompanyWithProvider(t, s, "Acme", idp, body{
 			"name": "Acme Login", "role_claim": "/realm_access/roles", "role_map": body{"staff": []string{"viewer"}, "boss": []string{"Policy Author", "buyer"}},
 			"department_claim": "dept", "attribute_claims": body{"clearance": "https://acme.example/clearance"}, "allowed_email_domains": []string{"ACME.example"},
 			"audience": "https://api.acme.example", "scopes": []string{"email", "groups"},
 		})
-		record := acme.admin.Do(t, "GET", acme.at("/sign-on"), nil).Want(200)
+		record := acme.admin.Do(t, "GET", acme.path("/sign-on"), nil).Want(200)
 		if record.Get("client_secret_set") != true || strings.Contains(string(record.Body), "s:cr t") || record.Get("redirect_uri") != s.URL+"/api/v1/auth/sso/callback" {
-			t.Errorf("the record is %s", record.Body)
+			t.Errorf("GET /sign-on = %s, want the redirect URI and no secret", record.Body)
 		}
 		offer := s.Anonymous().Do(t, "GET", "/auth/sso?tenant_id="+acme.id, nil).Want(200)
 		if offer.Get("available") != true || offer.Get("name") != "Acme Login" || offer.Get("password_login") != true {
-			t.Errorf("the offer is %s", offer.Body)
+			t.Errorf("GET /auth/sso = %s, want Acme Login and passwords", offer.Body)
 		}
 
-		// The claims come from the ID token and, where they are not there, from the
-		// provider's user information.
-		idp.says(map[string]any{"sub": "ann", "amr": []string{"pwd", "otp"}, "acr": "2", "sid": "theirs-1"})
+		// The claims come from the ID token. Missing ones come from the provider's user information.
+		idp.setClaims(map[string]any{"sub": "ann", "amr": []string{"pwd", "otp"}, "acr": "2", "sid": "theirs-1"})
 		idp.info = map[string]any{
 			"sub": "ann", "email": "Ann@acme.example", "email_verified": "true", "dept": "Sales", "https://acme.example/clearance": 3,
 			"realm_access": body{"roles": []string{"boss", "unknown"}}, "amr": []string{"forged"},
 		}
-		a := begin(t, s.Anonymous(), acme.id, "/policies?environment=sandbox")
+		a := startSignOn(t, s.Anonymous(), acme.id, "/policies?environment=sandbox")
 		for name, want := range map[string]string{
 			"response_type": "code", "client_id": "client", "scope": "openid email groups", "audience": "https://api.acme.example", "code_challenge_method": "S256",
 			"redirect_uri": s.URL + "/api/v1/auth/sso/callback",
@@ -116,77 +112,75 @@ func TestSignOn(t *testing.T) {
 				t.Errorf("the authorization request has %s %q, want %q", name, a.query.Get(name), want)
 			}
 		}
-		res := a.back(t, a.answer(idp)).Want(303)
+		res := a.finish(t, a.callbackQuery(idp)).Want(303)
 		if res.Header.Get("Location") != "/policies?environment=sandbox" || len(a.cookies) != 1 {
-			t.Errorf("signed in to %s with %v", res.Header.Get("Location"), a.cookies)
+			t.Errorf("the callback leads to %s with the cookies %v, want the policies with one cookie", res.Header.Get("Location"), a.cookies)
 		}
 		me := a.me(t).Want(200)
 		if me.Get("username") != "Ann@acme.example" || me.Get("department") != "Sales" || fmt.Sprint(me.Get("roles")) != "[policy_author buyer]" ||
 			fmt.Sprint(me.Get("attributes")) != "map[acr:2 amr:[pwd otp] clearance:3]" {
-			t.Errorf("signed in as %s", me.Body)
+			t.Errorf("GET /auth/me = %s, want the name, roles and attributes of the claims", me.Body)
 		}
-		id, _ := me.Get("id").(string)
+		id := me.Text("id")
 
-		// A control reads how they signed in.
+		// A control reads how the person signed in.
 		apptest.Enforce(t, acme.admin, "sandbox")
 		apptest.Activate(t, acme.admin, "strong", "sandbox", "package strong\nallow if \"otp\" in input.user.attributes.amr\n", nil)
-		decide := func() any {
-			return acme.admin.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": id}, "resource": body{"type": "api", "path": "/x"}}).Want(200).Get("decision")
-		}
-		decides := func(want string) {
+		wantDecision := func(want string) {
 			t.Helper()
 			apptest.Eventually(t, time.Minute, func() error {
-				if got := decide(); got != want {
+				res := acme.admin.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": id}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
+				if got := res.Get("decision"); got != want {
 					return fmt.Errorf("the decision is %v, want %s", got, want)
 				}
 				return nil
 			})
 		}
-		decides("PERMIT")
+		wantDecision("PERMIT")
 
-		// The provider says less: roles, department and attributes go, earlier sessions end.
-		idp.says(verified("ann", body{"realm_access": body{"roles": []string{"staff"}}, "sid": "theirs-2"}))
+		// The provider sends fewer claims: roles, department and attributes go, and earlier sessions end.
+		idp.setClaims(verifiedClaims("ann", body{"realm_access": body{"roles": []string{"staff"}}, "sid": "theirs-2"}))
 		idp.info = map[string]any{"sub": "ann"}
-		again := begin(t, s.Anonymous(), acme.id, "")
-		if res := again.back(t, again.answer(idp)).Want(303); res.Header.Get("Location") != "/" {
-			t.Errorf("signed in to %s", res.Header.Get("Location"))
+		again := startSignOn(t, s.Anonymous(), acme.id, "")
+		if res := again.finish(t, again.callbackQuery(idp)).Want(303); res.Header.Get("Location") != "/" {
+			t.Errorf("the callback leads to %s, want /", res.Header.Get("Location"))
 		}
 		me = again.me(t).Want(200)
 		if me.Get("id") != id || fmt.Sprint(me.Get("roles")) != "[viewer]" || me.Get("department") != "" || fmt.Sprint(me.Get("attributes")) != "map[]" {
-			t.Errorf("the second time signed in as %s", me.Body)
+			t.Errorf("GET /auth/me after the second sign-in = %s, want the viewer without department and attributes", me.Body)
 		}
 		a.me(t).Want(401)
-		decides("DENY")
+		wantDecision("DENY")
 
-		// Signing out leads to the provider's page for it.
+		// Signing out leads to the provider's page.
 		out := again.c.With("Cookie", again.cookies.String()).With("Origin", s.URL).Do(t, "POST", "/auth/logout", nil).Want(200)
 		end, err := url.Parse(fmt.Sprint(out.Get("end_session_url")))
 		if err != nil || !strings.HasPrefix(end.String(), idp.URL+"/end?theme=dark&") || end.Query().Get("client_id") != "client" ||
 			end.Query().Get("post_logout_redirect_uri") != s.URL+"/login" || strings.Count(end.Query().Get("id_token_hint"), ".") != 2 {
-			t.Errorf("signed out to %s", end)
+			t.Errorf("POST /auth/logout leads to %s (%v), want the provider's page with our client and return address", end, err)
 		}
 		again.me(t).Want(401)
 
-		// The audit says who came in how, and has no secret.
+		// The audit has no secret.
 		log := string(acme.admin.Do(t, "GET", "/audit/events?limit=200", nil).Body)
 		for _, secret := range []string{"s:cr t", "access", end.Query().Get("id_token_hint")} {
 			if strings.Contains(strings.ReplaceAll(log, "access_requests", ""), `"`+secret+`"`) {
-				t.Errorf("the audit has %q", secret)
+				t.Errorf("the audit has the secret %q", secret)
 			}
 		}
 	}, loopback)
 }
 
-// TestCertifiedProvider: people sign in at a certified provider in a process of its own,
-// as a browser does it, and sign out there.
+// TestCertifiedProvider checks that people sign in and out at a certified provider, which runs as a
+// process, as a browser does it.
 func TestCertifiedProvider(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite, loopback)
 	issuer := apptest.StartIDP(t, s.URL+"/api/v1/auth/sso/callback", apptest.IDPUser{ID: "id1", Username: "ann", Password: "verysecure", Email: "ann@acme.example", EmailVerified: true})
-	acme := found(t, s, body{"name": "Acme"})
-	acme.admin.Do(t, "PUT", acme.at("/sign-on"), body{"issuer": issuer, "client_id": "web", "client_secret": "secret", "create_users": true, "default_roles": []string{"viewer"}}).Want(200)
-	a := begin(t, s.Anonymous(), acme.id, "/")
+	acme := newCompany(t, s, body{"name": "Acme"})
+	acme.admin.Do(t, "PUT", acme.path("/sign-on"), body{"issuer": issuer, "client_id": "web", "client_secret": "secret", "create_users": true, "default_roles": []string{"viewer"}}).Want(200)
+	a := startSignOn(t, s.Anonymous(), acme.id, "/")
 
-	// The provider's own pages, up to its redirect to us.
+	// The provider's pages lead back to the server.
 	page := &apptest.Client{}
 	res := page.Do(t, "GET", a.location, nil).Want(302)
 	form, err := url.Parse(res.Header.Get("Location"))
@@ -200,11 +194,11 @@ func TestCertifiedProvider(t *testing.T) {
 	res = page.Do(t, "GET", res.Header.Get("Location"), nil).Want(302)
 	back, err := url.Parse(res.Header.Get("Location"))
 	if err != nil || !strings.HasPrefix(back.String(), s.URL+"/api/v1/auth/sso/callback?") {
-		t.Fatalf("the provider sends the browser to %s (%v)", back, err)
+		t.Fatalf("the provider sends the browser to %s (%v), want our callback", back, err)
 	}
-	a.back(t, back.Query()).Want(303)
+	a.finish(t, back.Query()).Want(303)
 	if me := a.me(t).Want(200); me.Get("email") != "ann@acme.example" || fmt.Sprint(me.Get("roles")) != "[viewer]" || fmt.Sprint(me.Get("attributes", "amr")) != "[pwd]" {
-		t.Errorf("signed in as %s", me.Body)
+		t.Errorf("GET /auth/me = %s, want ann as a viewer with a password", me.Body)
 	}
 
 	out := a.c.With("Cookie", a.cookies.String()).With("Origin", s.URL).Do(t, "POST", "/auth/logout", nil).Want(200)
@@ -212,21 +206,22 @@ func TestCertifiedProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its client has no URI to return to, so that it shows a page of its own.
+	// Its client has no return URI, so it shows its own page.
 	q := end.Query()
 	q.Del("post_logout_redirect_uri")
 	if res := page.Do(t, "GET", issuer+strings.TrimPrefix(end.Path, "/")+"?"+q.Encode(), nil); res.Status != 302 || !strings.HasSuffix(res.Header.Get("Location"), "logged-out") {
-		t.Errorf("the sign-out at the provider: %d to %q, %s", res.Status, res.Header.Get("Location"), res.Body)
+		t.Errorf("the sign-out at the provider = %d to %q, want 302 to logged-out: %s", res.Status, res.Header.Get("Location"), res.Body)
 	}
 }
 
-// TestSignOnAbuse: nobody comes in by what is not their own sign-in at their own provider.
+// TestSignOnAbuse checks that nobody signs in with anything but their own sign-in at their own
+// provider.
 func TestSignOnAbuse(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp, evil := newProvider(t), newProvider(t)
-		acme := configured(t, s, "Acme", idp, nil)
-		other := configured(t, s, "Other", evil, nil)
-		strict := configured(t, s, "Strict", idp, body{"create_users": false, "allowed_email_domains": []string{"acme.example"}})
+		acme := newCompanyWithProvider(t, s, "Acme", idp, nil)
+		other := newCompanyWithProvider(t, s, "Other", evil, nil)
+		strict := newCompanyWithProvider(t, s, "Strict", idp, body{"create_users": false, "allowed_email_domains": []string{"acme.example"}})
 		acme.admin.Do(t, "POST", "/users", body{"username": "local", "email": "local@acme.example", "password": apptest.Password, "roles": []string{"admin"}}).Want(201)
 		start := "/auth/sso/login?" + url.Values{"tenant_id": {acme.id}}.Encode()
 		for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 302, "none": 302} {
@@ -234,12 +229,11 @@ func TestSignOnAbuse(t *testing.T) {
 		}
 		elsewhere := s.Anonymous().With("Sec-Fetch-Site", "cross-site").With("Accept", "text/html").Do(t, "GET", start, nil).Want(303)
 		if at := elsewhere.Header.Get("Location"); at != "/login?error=cross_origin&tenant_id="+acme.id || elsewhere.Header.Get("Set-Cookie") != "" {
-			t.Errorf("another site's link leads to %s", at)
+			t.Errorf("a link on another site leads to %s with the cookie %q, want the error cross_origin", at, elsewhere.Header.Get("Set-Cookie"))
 		}
-		var used url.Values
-		shown := map[string]bool{} // the codes that a browser was shown
-		claims := func(more body) map[string]any { return verified("mallory", more) }
-		hour := time.Now().Add(-time.Hour).Unix()
+		seenCodes := map[string]bool{} // the codes that the test has sent as a browser
+		claims := func(more body) map[string]any { return verifiedClaims("mallory", more) }
+		hourAgo := time.Now().Add(-time.Hour).Unix()
 		for _, c := range []struct {
 			what   string
 			tenant string
@@ -259,22 +253,22 @@ func TestSignOnAbuse(t *testing.T) {
 			{what: "another party", claims: claims(body{"azp": "another"}), status: 401, code: "invalid_id_token"},
 			{what: "no algorithm", claims: claims(nil), sign: unsigned(t), status: 401, code: "invalid_id_token"},
 			{what: "the public key as a secret", claims: claims(nil), sign: idp.hmacWithPublicKey, status: 401, code: "invalid_id_token"},
-			{what: "another provider's key", claims: claims(nil), sign: evil.signed, status: 401, code: "invalid_id_token"},
-			{what: "expired", claims: claims(body{"exp": hour}), status: 401, code: "invalid_id_token"},
+			{what: "another provider's key", claims: claims(nil), sign: evil.signToken, status: 401, code: "invalid_id_token"},
+			{what: "expired", claims: claims(body{"exp": hourAgo}), status: 401, code: "invalid_id_token"},
 			{what: "without an end", claims: claims(body{"exp": nil}), status: 401, code: "invalid_id_token"},
-			{what: "long ago", claims: claims(body{"iat": hour}), status: 401, code: "invalid_id_token"},
+			{what: "long ago", claims: claims(body{"iat": hourAgo}), status: 401, code: "invalid_id_token"},
 			{what: "in the future", claims: claims(body{"iat": time.Now().Add(time.Hour).Unix()}), status: 401, code: "invalid_id_token"},
 			{what: "nobody", claims: claims(body{"sub": nil}), status: 401, code: "invalid_id_token"},
 			{what: "the nonce of somebody else", claims: claims(body{"nonce": "another"}), status: 401, code: "invalid_id_token"},
 			{what: "no nonce", claims: claims(body{"nonce": nil}), status: 401, code: "invalid_id_token"},
 			{what: "the state of somebody else", claims: claims(nil), answer: func(_ *attempt, q url.Values) {
-				q["state"] = begin(t, s.Anonymous(), acme.id, "/").query["state"]
+				q["state"] = startSignOn(t, s.Anonymous(), acme.id, "/").query["state"]
 			}, status: 400, code: "invalid_state"},
 			{what: "no state", claims: claims(nil), answer: func(_ *attempt, q url.Values) { q.Del("state") }, status: 400, code: "invalid_state"},
 			{what: "two states", claims: claims(nil), answer: func(_ *attempt, q url.Values) { q.Add("state", "x") }, status: 400, code: "invalid_parameter"},
 			{what: "no cookie", claims: claims(nil), answer: func(a *attempt, _ url.Values) { clear(a.cookies) }, status: 400, code: "invalid_state"},
 			{what: "the cookie of somebody else", claims: claims(nil), answer: func(a *attempt, _ url.Values) {
-				a.cookies = begin(t, s.Anonymous(), acme.id, "/").cookies
+				a.cookies = startSignOn(t, s.Anonymous(), acme.id, "/").cookies
 			}, status: 400, code: "invalid_state"},
 			{what: "a made-up cookie", claims: claims(nil), answer: func(a *attempt, _ url.Values) {
 				for name, v := range a.cookies {
@@ -288,7 +282,7 @@ func TestSignOnAbuse(t *testing.T) {
 			{what: "no code", claims: claims(nil), answer: func(_ *attempt, q url.Values) { q.Del("code") }, status: 400, code: "invalid_request"},
 			{what: "a made-up code", claims: claims(nil), answer: func(_ *attempt, q url.Values) { q.Set("code", "made-up") }, status: 401, code: "code_refused"},
 			{what: "a code of another sign-in", claims: claims(nil), answer: func(_ *attempt, q url.Values) {
-				q.Set("code", idp.authorize(begin(t, s.Anonymous(), acme.id, "/").query))
+				q.Set("code", idp.authorize(startSignOn(t, s.Anonymous(), acme.id, "/").query))
 			}, status: 401, code: "code_refused"},
 			{what: "an address that is not verified", claims: claims(body{"email_verified": false}), status: 403, code: "email_not_verified"},
 			{what: "an address that nobody verified", claims: claims(body{"email_verified": nil}), status: 403, code: "email_not_verified"},
@@ -303,138 +297,121 @@ func TestSignOnAbuse(t *testing.T) {
 			if c.tenant == "" {
 				c.tenant = acme.id
 			}
-			idp.says(c.claims)
+			idp.setClaims(c.claims)
 			idp.info = map[string]any{"sub": c.claims["sub"]}
-			idp.sign = idp.signed
+			idp.sign = idp.signToken
 			if c.sign != nil {
 				idp.sign = c.sign
 			}
-			a := begin(t, s.Anonymous(), c.tenant, "/")
-			q := a.answer(idp)
-			if c.answer != nil {
-				c.answer(a, q)
+			attack := func(by *apptest.Client, more url.Values) *apptest.Response {
+				t.Helper()
+				a := startSignOn(t, s.Anonymous(), c.tenant, "/")
+				q := a.callbackQuery(idp)
+				if c.answer != nil {
+					c.answer(a, q)
+				}
+				maps.Copy(q, more)
+				a.c = by
+				res := a.finish(t, q)
+				if _, signedIn := a.cookies["gatehouse"]; signedIn {
+					t.Errorf("%s: the callback signs in, want a refusal", c.what)
+				}
+				return res
 			}
-			res := a.back(t, q)
-			if res.Status != c.status || res.Get("error") != c.code || res.Header.Get("Location") != "" {
-				t.Errorf("%s: %d %s to %q, want %d %s", c.what, res.Status, res.Body, res.Header.Get("Location"), c.status, c.code)
+			if res := attack(s.Anonymous(), nil).ExpectError(c.what, c.status, c.code); res.Header.Get("Location") != "" {
+				t.Errorf("%s: the callback leads to %q, want no redirect", c.what, res.Header.Get("Location"))
 			}
-			if _, signedIn := a.cookies["gatehouse"]; signedIn {
-				t.Errorf("%s: signed in", c.what)
-			}
-			used = q
-			if shown[c.code] {
+			if seenCodes[c.code] {
 				continue
 			}
-			shown[c.code] = true
-			a = begin(t, s.Anonymous(), c.tenant, "/")
-			q = a.answer(idp)
-			if c.answer != nil {
-				c.answer(a, q)
-			}
-			q.Set("error_description", "<script>alert(1)</script>")
-			a.c = a.c.With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
-			res = a.back(t, q)
+			seenCodes[c.code] = true
+			browser := s.Anonymous().With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+			res := attack(browser, url.Values{"error_description": {"<script>alert(1)</script>"}})
 			page, err := url.Parse(res.Header.Get("Location"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := page.Query()
-			about := said.Get("tenant_id")
-			said.Del("tenant_id")
-			if res.Status != 303 || page.Scheme+page.Host != "" || page.Path != "/login" || said.Encode() != "error="+c.code || len(res.Body) > 0 ||
-				about != "" && about != c.tenant && about != other.id {
-				t.Errorf("%s in a browser: %d %s to %q, want the sign-in page with %s", c.what, res.Status, res.Body, res.Header.Get("Location"), c.code)
-			}
-			if _, signedIn := a.cookies["gatehouse"]; signedIn {
-				t.Errorf("%s in a browser: signed in", c.what)
+			query := page.Query()
+			tenant := query.Get("tenant_id")
+			query.Del("tenant_id")
+			if res.Status != 303 || page.Scheme+page.Host != "" || page.Path != "/login" || query.Encode() != "error="+c.code || len(res.Body) > 0 ||
+				tenant != "" && tenant != c.tenant && tenant != other.id {
+				t.Errorf("%s: the callback in a browser = %d %s to %q, want the sign-in page with %s", c.what, res.Status, res.Body, res.Header.Get("Location"), c.code)
 			}
 		}
 
-		// A sign-in is used once: not its state, not its code, nor in another browser.
-		idp.sign = idp.signed
-		idp.says(verified("honest", nil))
+		// State and code are valid once, also in another browser.
+		idp.sign = idp.signToken
+		idp.setClaims(verifiedClaims("honest", nil))
 		idp.info = map[string]any{"sub": "honest"}
-		a := begin(t, s.Anonymous(), acme.id, "/")
+		a := startSignOn(t, s.Anonymous(), acme.id, "/")
 		planted := apptest.Cookies{"gatehouse": "acme." + strings.Repeat("A", 43)}
-		for name, v := range a.cookies {
-			planted[name] = v
-		}
-		first := a.answer(idp)
+		maps.Copy(planted, a.cookies)
+		first := a.callbackQuery(idp)
 		replay := &attempt{c: a.c, cookies: planted}
-		a.back(t, first).Want(303)
+		a.finish(t, first).Want(303)
 		calls := idp.codes
-		if res := replay.back(t, first); res.Status != 400 || res.Get("error") != "invalid_state" || idp.codes != calls {
-			t.Errorf("the second time: %d %s, with %d calls of the provider", res.Status, res.Body, idp.codes-calls)
+		if res := replay.finish(t, first); res.Status != 400 || res.Get("error") != "invalid_state" || idp.codes != calls {
+			t.Errorf("the repeated callback = %d %s with %d calls of the provider, want 400 invalid_state and none", res.Status, res.Body, idp.codes-calls)
 		}
-		if used == nil {
-			t.Fatal("nothing was tried")
-		}
-		// A cookie from before the sign-in does not become the session's.
-		fresh := begin(t, s.Anonymous(), acme.id, "/")
+		// An earlier cookie does not become that of the session.
+		fresh := startSignOn(t, s.Anonymous(), acme.id, "/")
 		fresh.cookies["gatehouse"] = a.cookies["gatehouse"]
-		fresh.back(t, fresh.answer(idp)).Want(303)
+		fresh.finish(t, fresh.callbackQuery(idp)).Want(303)
 		if fresh.cookies["gatehouse"] == a.cookies["gatehouse"] {
-			t.Error("the session kept the cookie that was there before")
+			t.Error("the new session has the earlier cookie, want a new one")
 		}
 		a.me(t).Want(401) // the browser's earlier session ended
 
-		// The same subject at another provider is somebody else, and gets no account here.
-		evil.says(verified("honest", nil))
+		// The same subject at another provider is another person, and gets no account here.
+		evil.setClaims(verifiedClaims("honest", nil))
 		evil.info = map[string]any{"sub": "honest"}
-		e := begin(t, s.Anonymous(), other.id, "/")
-		e.back(t, e.answer(evil)).Want(303)
+		e := startSignOn(t, s.Anonymous(), other.id, "/")
+		e.finish(t, e.callbackQuery(evil)).Want(303)
 		mine, theirs := fresh.me(t).Want(200), e.me(t).Want(200)
 		if mine.Get("id") == theirs.Get("id") || mine.Get("tenant_id") == theirs.Get("tenant_id") {
-			t.Errorf("two people are one: %s and %s", mine.Body, theirs.Body)
+			t.Errorf("one subject at two providers is %s and %s, want two people", mine.Body, theirs.Body)
 		}
-		// When a tenant moves to that provider, it has the address, but not the account.
-		acme.admin.Do(t, "PUT", acme.at("/sign-on"), body{"issuer": evil.URL}).Want(422)
-		acme.admin.Do(t, "PUT", acme.at("/sign-on"), body{"issuer": evil.URL, "client_secret": "s:cr t"}).Want(200)
-		e = begin(t, s.Anonymous(), acme.id, "/")
-		if res := e.back(t, e.answer(evil)); res.Status != 409 || res.Get("error") != "account_exists" {
-			t.Errorf("an equal address at another provider: %d %s", res.Status, res.Body)
-		}
-		// A sign-in that began at the provider before does not end at the next.
-		stale := begin(t, s.Anonymous(), acme.id, "/")
-		acme.admin.Do(t, "PUT", acme.at("/sign-on"), body{"issuer": idp.URL, "client_secret": "s:cr t"}).Want(200)
-		if res := stale.back(t, stale.answer(evil)); res.Status != 400 || res.Get("error") != "invalid_state" {
-			t.Errorf("a sign-in over a change of providers: %d %s", res.Status, res.Body)
-		}
-		// Only paths of this server are returned to.
+		// After the tenant changes to that provider, the address does not give the account.
+		acme.admin.Do(t, "PUT", acme.path("/sign-on"), body{"issuer": evil.URL}).Want(422)
+		acme.admin.Do(t, "PUT", acme.path("/sign-on"), body{"issuer": evil.URL, "client_secret": "s:cr t"}).Want(200)
+		e = startSignOn(t, s.Anonymous(), acme.id, "/")
+		e.finish(t, e.callbackQuery(evil)).ExpectError("an equal address at another provider", 409, "account_exists")
+		// A sign-in that started at the earlier provider cannot end at the next.
+		stale := startSignOn(t, s.Anonymous(), acme.id, "/")
+		acme.admin.Do(t, "PUT", acme.path("/sign-on"), body{"issuer": idp.URL, "client_secret": "s:cr t"}).Want(200)
+		stale.finish(t, stale.callbackQuery(evil)).ExpectError("a sign-in over a change of providers", 400, "invalid_state")
+		// A sign-in returns only to paths of this server.
 		for _, to := range []string{"//evil.test", `/\evil.test`, `\\evil.test`, "https://evil.test/", "/a\tb", "/a\r\nSet-Cookie: x=1", "javascript:alert(1)", "evil.test", " /x", "/é"} {
 			if res := s.Anonymous().Do(t, "GET", "/auth/sso/login?"+url.Values{"tenant_id": {acme.id}, "return_to": {to}}.Encode(), nil); res.Status != 400 || res.Header.Get("Location") != "" {
-				t.Errorf("return_to %q: %d to %q", to, res.Status, res.Header.Get("Location"))
+				t.Errorf("GET /auth/sso/login with return_to %q = %d to %q, want 400", to, res.Status, res.Header.Get("Location"))
 			}
 		}
-		// Who has no provider looks like who is not there.
-		bare := found(t, s, body{"name": "Bare"})
+		// A tenant without a provider looks like an unknown tenant.
+		bare := newCompany(t, s, body{"name": "Bare"})
 		for _, id := range []string{bare.id, "never-was"} {
-			if res := s.Anonymous().Do(t, "GET", "/auth/sso/login?tenant_id="+id, nil); res.Status != 404 || res.Get("error") != "sign_on_off" {
-				t.Errorf("start at %s: %d %s", id, res.Status, res.Body)
-			}
+			s.Anonymous().Do(t, "GET", "/auth/sso/login?tenant_id="+id, nil).WantError(404, "sign_on_off")
 			browser := s.Anonymous().With("Accept", "text/html")
 			if res := browser.Do(t, "GET", "/auth/sso/login?tenant_id="+id, nil); res.Status != 303 || res.Header.Get("Location") != "/login?error=sign_on_off&tenant_id="+id {
-				t.Errorf("start at %s in a browser: %d to %q", id, res.Status, res.Header.Get("Location"))
+				t.Errorf("GET /auth/sso/login at %s in a browser = %d to %q, want the sign-in page with sign_on_off", id, res.Status, res.Header.Get("Location"))
 			}
 			if res := s.Anonymous().Do(t, "GET", "/auth/sso?tenant_id="+id, nil).Want(200); res.Get("available") != false || res.Get("password_login") != true {
-				t.Errorf("the offer of %s is %s", id, res.Body)
+				t.Errorf("GET /auth/sso at %s = %s, want passwords only", id, res.Body)
 			}
 		}
 	}, loopback)
 }
 
-// TestSignOnSettings: who may set a provider, and which one.
+// TestSignOnSettings checks who may set a provider, and which providers are accepted.
 func TestSignOnSettings(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
-		acme := found(t, s, body{"name": "Acme"})
-		at := acme.at("/sign-on")
+		acme := newCompany(t, s, body{"name": "Acme"})
+		at := acme.path("/sign-on")
 		acme.admin.Do(t, "GET", at, nil).Want(404)
 		base := func(more body) body {
 			b := body{"issuer": idp.URL, "client_id": "client"}
-			for k, v := range more {
-				b[k] = v
-			}
+			maps.Copy(b, more)
 			return b
 		}
 		for _, c := range []struct {
@@ -456,9 +433,7 @@ func TestSignOnSettings(t *testing.T) {
 			{"a scope with a quote", base(body{"scopes": []string{`a"b`}}), 422, "validation_failed"},
 			{"the platform's role", base(body{"default_roles": []string{"Platform Admin"}}), 403, "permission_denied"},
 		} {
-			if res := acme.admin.Do(t, "PUT", at, c.body); res.Status != c.status || res.Get("error") != c.code {
-				t.Errorf("%s: %d %s, want %d %s", c.what, res.Status, res.Body, c.status, c.code)
-			}
+			acme.admin.Do(t, "PUT", at, c.body).ExpectError(c.what, c.status, c.code)
 		}
 		for _, unfit := range []map[string]any{
 			{"issuer": "https://another.example"},
@@ -473,121 +448,88 @@ func TestSignOnSettings(t *testing.T) {
 			idp.mu.Lock()
 			idp.config = unfit
 			idp.mu.Unlock()
-			if res := acme.admin.Do(t, "PUT", at, base(nil)); res.Status != 422 || res.Get("error") != "provider_unfit" {
-				t.Errorf("a provider with %v: %d %s", unfit, res.Status, res.Body)
-			}
-			if res := acme.admin.Do(t, "POST", at+"/check", body{"issuer": idp.URL}); res.Status != 422 || res.Get("error") != "provider_unfit" {
-				t.Errorf("a check of a provider with %v: %d %s", unfit, res.Status, res.Body)
-			}
+			acme.admin.Do(t, "PUT", at, base(nil)).ExpectError(fmt.Sprintf("a provider with %v", unfit), 422, "provider_unfit")
+			acme.admin.Do(t, "POST", at+"/check", body{"issuer": idp.URL}).ExpectError(fmt.Sprintf("a check of a provider with %v", unfit), 422, "provider_unfit")
 		}
 		idp.mu.Lock()
 		idp.config = map[string]any{"authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"client_secret_basic"}}
 		idp.mu.Unlock()
 		acme.admin.Do(t, "PUT", at, base(body{"client_secret": "s:cr t", "create_users": true, "role_claim": "groups", "role_map": body{"staff": []string{"admin"}}})).Want(200)
 
-		// A check says what is there, of the tenant's provider or of another one, and stores nothing.
+		// A check shows the configuration of the tenant's provider or of another one, and stores nothing.
 		for _, b := range []body{{}, {"issuer": idp.URL}} {
 			res := acme.admin.Do(t, "POST", at+"/check", b).Want(200)
 			if token, _ := res.Get("token_endpoint").(string); res.Get("issuer") != idp.URL || !strings.HasPrefix(token, idp.URL) {
-				t.Errorf("the check of %v says %s", b, res.Body)
+				t.Errorf("POST /sign-on/check of %v = %s, want the provider's addresses", b, res.Body)
 			}
 		}
 		for issuer, code := range map[string]string{
 			"http://169.254.169.254/latest": "target_refused", "http://192.0.2.1": "target_refused", idp.URL + "/none": "provider_unfit",
 			idp.URL + "/": "provider_unfit", idp.URL + "?x=1": "validation_failed", "no address": "target_refused",
 		} {
-			if res := acme.admin.Do(t, "POST", at+"/check", body{"issuer": issuer}); res.Status != 422 || res.Get("error") != code {
-				t.Errorf("the check of %q: %d %s, want 422 %s", issuer, res.Status, res.Body, code)
-			}
+			acme.admin.Do(t, "POST", at+"/check", body{"issuer": issuer}).ExpectError(fmt.Sprintf("the check of %q", issuer), 422, code)
 		}
-		bare := found(t, s, body{"name": "Bare"})
-		bare.admin.Do(t, "POST", bare.at("/sign-on/check"), body{}).Want(404)
+		bare := newCompany(t, s, body{"name": "Bare"})
+		bare.admin.Do(t, "POST", bare.path("/sign-on/check"), body{}).Want(404)
 
 		// A key with tenants:write alone cannot choose who becomes an administrator.
-		key := s.Anonymous()
-		key.APIKey, _ = acme.admin.Do(t, "POST", acme.at("/api-keys"), body{"name": "ops", "scopes": []string{"tenants:write"}}).Want(201).Get("key").(string)
+		key := acme.newKey(t, s, "tenants:write")
 		for _, change := range []body{{"client_id": "mine"}, {"role_map": nil}, {"enabled": false}} {
-			if res := key.Do(t, "PUT", at, change); res.Status != 403 {
-				t.Errorf("%v by the key: %d %s", change, res.Status, res.Body)
-			}
+			key.Do(t, "PUT", at, change).Expect(fmt.Sprint(change), 403)
 		}
-		if res := key.Do(t, "DELETE", at, nil); res.Status != 403 {
-			t.Errorf("removed by the key: %d %s", res.Status, res.Body)
-		}
-		other := found(t, s, body{"name": "Other"})
+		key.Do(t, "DELETE", at, nil).Want(403)
+		other := newCompany(t, s, body{"name": "Other"})
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
-			if res := other.admin.Do(t, method, at, body{}); res.Status != 403 {
-				t.Errorf("%s by another tenant: %d %s", method, res.Status, res.Body)
-			}
+			other.admin.Do(t, method, at, body{}).Expect("another tenant", 403)
 		}
 
-		// A provider that names itself in its answers must do so.
-		idp.says(verified("ann", nil))
+		// A provider that announces that it names itself in its answers must do so.
+		idp.setClaims(verifiedClaims("ann", nil))
 		idp.info = map[string]any{"sub": "ann"}
-		a := begin(t, s.Anonymous(), acme.id, "/")
-		if res := a.back(t, a.answer(idp)); res.Status != 400 || res.Get("error") != "wrong_issuer" {
-			t.Errorf("an answer without its issuer: %d %s", res.Status, res.Body)
+		silent := startSignOn(t, s.Anonymous(), acme.id, "/")
+		silent.finish(t, silent.callbackQuery(idp)).WantError(400, "wrong_issuer")
+		signIn := func() (*attempt, *apptest.Response) {
+			t.Helper()
+			a := startSignOn(t, s.Anonymous(), acme.id, "/")
+			q := a.callbackQuery(idp)
+			q.Set("iss", idp.URL)
+			return a, a.finish(t, q)
 		}
-		a = begin(t, s.Anonymous(), acme.id, "/")
-		q := a.answer(idp)
-		q.Set("iss", idp.URL)
-		a.back(t, q).Want(303)
-		id, _ := a.me(t).Want(200).Get("id").(string)
+		a, res := signIn()
+		res.Want(303)
+		id := a.me(t).Want(200).Text("id")
 
-		// Without passwords the provider is the only way, also for tokens.
+		// Without passwords, people can sign in only at the provider, also for tokens.
 		acme.admin.Do(t, "PUT", at, body{"password_login": false}).Want(200)
 		login := body{"username": "root", "password": apptest.Password}
 		byHeader := s.Anonymous().With("X-Tenant-ID", acme.id)
-		for _, try := range []func() *apptest.Response{
-			func() *apptest.Response { return byHeader.Do(t, "POST", "/auth/login", login) },
-			func() *apptest.Response { return byHeader.With("Origin", s.URL).Do(t, "POST", "/auth/sessions", login) },
-			func() *apptest.Response {
-				return byHeader.Do(t, "POST", "/auth/token", body{"grant_type": "password", "username": "root", "password": apptest.Password})
-			},
-		} {
-			if res := try(); res.Status != 403 || res.Get("error") != "password_login_off" {
-				t.Errorf("a password: %d %s", res.Status, res.Body)
-			}
-		}
+		byHeader.Do(t, "POST", "/auth/login", login).WantError(403, "password_login_off")
+		byHeader.With("Origin", s.URL).Do(t, "POST", "/auth/sessions", login).WantError(403, "password_login_off")
+		byHeader.Do(t, "POST", "/auth/token", body{"grant_type": "password", "username": "root", "password": apptest.Password}).WantError(403, "password_login_off")
 		acme.admin.Do(t, "PUT", at, body{"password_login": nil}).Want(200)
 		byHeader.Do(t, "POST", "/auth/login", login).Want(200)
 
-		// A disabled person stays out, and a deleted one's identity is nobody's.
+		// A disabled person cannot sign in, and a deleted person's identity belongs to nobody.
 		acme.admin.Do(t, "PUT", "/users/"+id, body{"status": "disabled"}).Want(200)
-		a = begin(t, s.Anonymous(), acme.id, "/")
-		q = a.answer(idp)
-		q.Set("iss", idp.URL)
-		if res := a.back(t, q); res.Status != 403 || res.Get("error") != "account_disabled" {
-			t.Errorf("a disabled person: %d %s", res.Status, res.Body)
-		}
+		_, res = signIn()
+		res.WantError(403, "account_disabled")
 		acme.admin.Do(t, "DELETE", "/users/"+id, nil).Want(200)
 		acme.admin.Do(t, "PUT", at, body{"create_users": false}).Want(200)
 		acme.admin.Do(t, "POST", "/users", body{"id": id, "username": "next", "email": "next@acme.example"}).Want(201)
-		a = begin(t, s.Anonymous(), acme.id, "/")
-		q = a.answer(idp)
-		q.Set("iss", idp.URL)
-		if res := a.back(t, q); res.Status != 403 || res.Get("error") != "no_account" {
-			t.Errorf("the identity of a deleted person: %d %s", res.Status, res.Body)
-		}
+		_, res = signIn()
+		res.WantError(403, "no_account")
 
-		// An administrator links an account to an identity; from then on it is theirs.
+		// An administrator links an identity to an account. Then its person signs in to this account.
 		link := acme.admin.Do(t, "POST", "/users/"+id+"/identities", body{"issuer": idp.URL, "subject": "ann"}).Want(201)
 		acme.admin.Do(t, "POST", "/users/"+id+"/identities", body{"issuer": idp.URL, "subject": "ann"}).Want(409)
-		a = begin(t, s.Anonymous(), acme.id, "/")
-		q = a.answer(idp)
-		q.Set("iss", idp.URL)
-		a.back(t, q).Want(303)
+		a, res = signIn()
+		res.Want(303)
 		if me := a.me(t).Want(200); me.Get("username") != "next" {
-			t.Errorf("signed in as %s", me.Body)
+			t.Errorf("GET /auth/me = %s, want next", me.Body)
 		}
-		weak := s.Anonymous()
-		weak.APIKey, _ = acme.admin.Do(t, "POST", acme.at("/api-keys"), body{"name": "people", "scopes": []string{"users:write"}}).Want(201).Get("key").(string)
-		root, _ := acme.admin.Do(t, "GET", "/auth/me", nil).Want(200).Get("id").(string)
-		if res := weak.Do(t, "POST", "/users/"+root+"/identities", body{"issuer": idp.URL, "subject": "mine"}); res.Status != 403 {
-			t.Errorf("a stronger account was linked: %d %s", res.Status, res.Body)
-		}
-		linkID, _ := link.Get("id").(string)
-		acme.admin.Do(t, "DELETE", "/users/"+id+"/identities/"+linkID, nil).Want(204)
+		root := acme.admin.Do(t, "GET", "/auth/me", nil).Want(200).Text("id") // an account with more rights
+		acme.newKey(t, s, "users:write").Do(t, "POST", "/users/"+root+"/identities", body{"issuer": idp.URL, "subject": "mine"}).Want(403)
+		acme.admin.Do(t, "DELETE", "/users/"+id+"/identities/"+link.Text("id"), nil).Want(204)
 		a.me(t).Want(401)
 		acme.admin.Do(t, "DELETE", at, nil).Want(204)
 		acme.admin.Do(t, "GET", at, nil).Want(404)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,30 +15,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
 )
 
-// at is by, asking for a host over TLS.
-func at(s *apptest.Server, by *apptest.Client, host string) *apptest.Client {
-	to := *by
-	there := s.At(host)
-	to.Base, to.Over = there.Base, there.Over
-	return &to
+// overTLS returns the client with requests to a host over TLS.
+func overTLS(s *apptest.Server, by *apptest.Client, host string) *apptest.Client {
+	cp := *by
+	at := s.At(host)
+	cp.Base, cp.Over = at.Base, at.Over
+	return &cp
 }
 
-// verify makes the records of a domain and has it verified.
-func verify(t testing.TB, dns *dnstest.Server, c company, name, target string) {
+// verifyDomain adds the DNS records of a domain and verifies it.
+func verifyDomain(t testing.TB, dns *dnstest.Server, c company, name, target string) {
 	t.Helper()
 	var d struct {
 		DNS struct {
 			Records []struct{ Name, Value string }
 		} `json:"dns_instructions"`
 	}
-	c.admin.Do(t, "GET", c.at("/domains/"+name), nil).Want(200).Into(&d)
+	c.admin.Do(t, "GET", c.path("/domains/"+name), nil).Want(200).Into(&d)
 	dns.CNAME(name, target)
 	dns.TXT(d.DNS.Records[1].Name, d.DNS.Records[1].Value)
-	c.admin.Do(t, "POST", c.at("/domains/"+name+"/verify"), nil).Want(200)
+	c.admin.Do(t, "POST", c.path("/domains/"+name+"/verify"), nil).Want(200)
 }
 
-// shown waits until a name gets a certificate with a common name or an issuer.
-func shown(t testing.TB, l *apptest.TLSListener, name, want string) {
+// waitForCertificate waits until a name gets the certificate with a common name.
+func waitForCertificate(t testing.TB, l *apptest.TLSListener, name, want string) {
 	t.Helper()
 	apptest.Eventually(t, time.Minute, func() error {
 		c, err := l.Handshake(name)
@@ -51,9 +52,27 @@ func shown(t testing.TB, l *apptest.TLSListener, name, want string) {
 	})
 }
 
-// TestTLS: the server ends TLS. Each verified domain gets the certificate that its tenant
-// sent, and every other name the deployment's; what a connection was made for and what it
-// asks for agree.
+// waitForOther returns a function that waits until a name gets another certificate than now.
+func waitForOther(t *testing.T, l *apptest.TLSListener, name string) (wait func()) {
+	t.Helper()
+	before, err := l.Handshake(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		apptest.Eventually(t, time.Minute, func() error {
+			if now, err := l.Handshake(name); err != nil || now.SerialNumber.Cmp(before.SerialNumber) == 0 {
+				return fmt.Errorf("%s still gets the old certificate (%v)", name, err)
+			}
+			return nil
+		})
+	}
+}
+
+// TestTLS checks that the server terminates TLS, that each verified domain gets its tenant's
+// certificate and every other name the deployment's, and that a request must be for the name of its
+// connection.
 func TestTLS(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) { checkTLS(t, backend) })
@@ -63,39 +82,37 @@ func TestTLS(t *testing.T) {
 func checkTLS(t *testing.T, backend string) {
 	dns, l := dnstest.Start(t), apptest.NewTLSListener(t, "gate.test", "*.gate.test")
 	s := apptest.StartTLSServer(t, backend, l, "GATEHOUSE_BASE_DOMAIN=gate.test", "GATEHOUSE_DNS_SERVER="+dns.Addr)
-	acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+	acme, other := newCompany(t, s, body{"name": "Acme"}), newCompany(t, s, body{"name": "Other"})
 	add := func(c company, name string, more body) *apptest.Response {
 		certificate, key := l.Authority.Issue(t, 240*time.Hour, name)
 		draft := body{"domain": name, "ssl_certificate": certificate, "ssl_private_key": key}
-		for k, v := range more {
-			draft[k] = v
-		}
-		return c.admin.Do(t, "POST", c.at("/domains"), draft).Want(201)
+		maps.Copy(draft, more)
+		return c.admin.Do(t, "POST", c.path("/domains"), draft).Want(201)
 	}
 	added := add(acme, "shop.acme.test", body{"hsts_max_age": 300})
 	if added.Get("hsts_max_age") != 300.0 || added.Get("acme") != true || !strings.Contains(string(added.Body), `"source":"uploaded","status":"pending"`) {
-		t.Errorf("added: %s", added.Body)
+		t.Errorf("POST /domains = %s, want an uploaded, pending certificate and HSTS", added.Body)
 	}
 	add(acme, "www.acme.test", nil)
 	add(acme, "pending.acme.test", nil)
 	add(other, "shop.other.test", nil)
-	acme.admin.Do(t, "POST", acme.at("/domains"), body{"domain": "bare.acme.test"}).Want(201)
+	acme.admin.Do(t, "POST", acme.path("/domains"), body{"domain": "bare.acme.test"}).Want(201)
 	for _, name := range []string{"shop.acme.test", "www.acme.test", "bare.acme.test"} {
-		verify(t, dns, acme, name, "acme.gate.test")
+		verifyDomain(t, dns, acme, name, "acme.gate.test")
 	}
-	verify(t, dns, other, "shop.other.test", "other.gate.test")
+	verifyDomain(t, dns, other, "shop.other.test", "other.gate.test")
 	for _, name := range []string{"shop.acme.test", "www.acme.test", "shop.other.test"} {
-		shown(t, l, name, name)
+		waitForCertificate(t, l, name, name)
 	}
-	shown(t, l, "SHOP.Acme.Test", "shop.acme.test")
-	// What has no certificate of its own cannot be told from what nobody has claimed.
+	waitForCertificate(t, l, "SHOP.Acme.Test", "shop.acme.test")
+	// A name without its own certificate looks like an unknown name.
 	for _, name := range []string{"", "nobody.test", "pending.acme.test", "bare.acme.test", "acme.gate.test", "never-was.gate.test", "x.shop.acme.test"} {
-		shown(t, l, name, "localhost")
+		waitForCertificate(t, l, name, "localhost")
 	}
 	old := &tls.Config{ServerName: "localhost", RootCAs: l.Authority.Pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // it must be refused
 	if c, err := tls.Dial("tcp", l.Addr, old); err == nil {
 		c.Close()
-		t.Error("TLS 1.1 was accepted")
+		t.Error("the server accepts TLS 1.1, want a refusal")
 	}
 	t.Run("protocols", func(t *testing.T) { checkProtocols(t, s, acme) })
 	t.Run("tenants", func(t *testing.T) { checkAuthorities(t, s, acme, other) })
@@ -103,8 +120,8 @@ func checkTLS(t *testing.T, backend string) {
 	t.Run("changes", func(t *testing.T) { checkChanges(t, s, l, acme) })
 }
 
-// checkProtocols: HTTP/2 and HTTP/1.1, short decisions and streams, HSTS where it was
-// asked for.
+// checkProtocols checks requests and decisions over HTTP/2 and HTTP/1.1, and HSTS for the domain that
+// has it.
 func checkProtocols(t *testing.T, s *apptest.Server, acme company) {
 	decide := body{"user": body{"id": "u"}, "action": body{"type": "read"}, "resource": body{"type": "doc", "path": "/x"}}
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -124,27 +141,27 @@ func checkProtocols(t *testing.T, s *apptest.Server, acme company) {
 			_, _ = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 			if res.StatusCode != 200 || res.Proto != version || res.Header.Get("Strict-Transport-Security") != want {
-				t.Errorf("%s of %s: %d over %s, HSTS %q, want %q", version, host, res.StatusCode, res.Proto, res.Header.Get("Strict-Transport-Security"), want)
+				t.Errorf("GET /policies of %s = %d over %s with HSTS %q, want 200 over %s with %q", host, res.StatusCode, res.Proto, res.Header.Get("Strict-Transport-Security"), version, want)
 			}
 		}
 		by := *acme.key
 		by.Base, by.Over = "https://shop.acme.test/api/v1", over
 		for range 3 { // on one connection
 			if res := by.Do(t, "POST", "/decisions/evaluate", decide).Want(200); res.Get("decision") == nil || res.Header.Get("Strict-Transport-Security") != "max-age=300" {
-				t.Errorf("a decision over %s: %s", version, res.Body)
+				t.Errorf("a decision over %s = %s with HSTS %q, want a decision with HSTS", version, res.Body, res.Header.Get("Strict-Transport-Security"))
 			}
 		}
 		over.CloseIdleConnections()
 	}
-	// A browser's session is a cookie for TLS alone.
+	// The cookie of a browser's session is for TLS only.
 	page := s.At("shop.acme.test").With("Origin", "https://shop.acme.test")
 	res := page.Do(t, "POST", "/auth/sessions", body{"username": "root", "password": apptest.Password}).Want(200, 201)
 	if cookie := res.Header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "__Host-gatehouse=") || !strings.Contains(cookie, "Secure") {
-		t.Errorf("the cookie is %q", cookie)
+		t.Errorf("POST /auth/sessions sets %q, want a secure cookie of the host", cookie)
 	}
 }
 
-// checkAuthorities: what names a tenant, over TLS.
+// checkAuthorities checks which names name a tenant over TLS.
 func checkAuthorities(t *testing.T, s *apptest.Server, acme, other company) {
 	for _, c := range []struct {
 		what            string
@@ -172,7 +189,7 @@ func checkAuthorities(t *testing.T, s *apptest.Server, acme, other company) {
 		{"another subdomain on one wildcard", other.key, "acme.gate.test", "other.gate.test", "", 200, nil},
 		{"a domain without a certificate on the deployment's connection", acme.key, "gate.test", "bare.acme.test", "", 200, nil},
 	} {
-		by := at(s, c.by, c.sni)
+		by := overTLS(s, c.by, c.sni)
 		if c.host != "" {
 			by = by.With("Host", c.host)
 			delete(by.Header, "Host") // HTTP/2 has it as :authority
@@ -181,13 +198,11 @@ func checkAuthorities(t *testing.T, s *apptest.Server, acme, other company) {
 		if c.head != "" {
 			by = by.With("X-Tenant-ID", c.head)
 		}
-		if res := by.Do(t, "GET", "/policies", nil); res.Status != c.status || res.Get("error") != c.code {
-			t.Errorf("%s: %d %s, want %d %v", c.what, res.Status, res.Body, c.status, c.code)
-		}
+		by.Do(t, "GET", "/policies", nil).ExpectError(c.what, c.status, c.code)
 	}
 }
 
-// checkPlain: without TLS there are health and a redirect.
+// checkPlain checks that without TLS, the server serves only health and redirects.
 func checkPlain(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
 	_, port, _ := strings.Cut(l.Addr, ":")
 	plain := &apptest.Client{Base: s.URL}
@@ -204,13 +219,12 @@ func checkPlain(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
 	} {
 		res := plain.With("Host", c.host).Do(t, c.method, c.path, nil)
 		if res.Status != 308 || res.Header.Get("Location") != c.to || res.Header.Get("Strict-Transport-Security") != "" {
-			t.Errorf("%s %s of %s: %d to %q, want %q", c.method, c.path, c.host, res.Status, res.Header.Get("Location"), c.to)
+			t.Errorf("%s %s of %s = %d to %q, want 308 to %q", c.method, c.path, c.host, res.Status, res.Header.Get("Location"), c.to)
 		}
 	}
 }
 
-// checkChanges: a certificate is replaced, taken away and brought back, and so is the
-// deployment's own.
+// checkChanges replaces and removes certificates of a tenant, and replaces the deployment's own.
 func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme company) {
 	session := tls.NewLRUClientSessionCache(8)
 	connect := func(name string) (resumed bool) {
@@ -221,7 +235,7 @@ func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme 
 			t.Fatal(err)
 		}
 		defer c.Close()
-		// A ticket comes after the handshake, with the answer.
+		// The session's ticket comes with the answer.
 		fmt.Fprintf(c, "GET /health/live HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Fatal(err)
@@ -230,50 +244,34 @@ func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme 
 	}
 	connect("shop.acme.test")
 	if !connect("shop.acme.test") {
-		t.Error("a session is not resumed")
+		t.Error("the second connection did not resume the session")
 	}
 	certificate, key := l.Authority.Issue(t, 240*time.Hour, "shop.acme.test")
-	before, err := l.Handshake("shop.acme.test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := acme.at("/domains/shop.acme.test")
+	waitForShop := waitForOther(t, l, "shop.acme.test")
+	path := acme.path("/domains/shop.acme.test")
 	acme.admin.Do(t, "PUT", path, body{"ssl_certificate": certificate, "ssl_private_key": key}).Want(200)
-	apptest.Eventually(t, time.Minute, func() error {
-		if now, err := l.Handshake("shop.acme.test"); err != nil || now.SerialNumber.Cmp(before.SerialNumber) == 0 {
-			return fmt.Errorf("the old certificate is shown still (%v)", err)
-		}
-		return nil
-	})
+	waitForShop()
 	if connect("shop.acme.test") {
-		t.Error("a session of the old certificate was resumed")
+		t.Error("the server resumed a session of the old certificate")
 	}
 
-	// A suspended tenant's certificate is not shown, and its keys are refused as ever.
+	// The server does not use a suspended tenant's certificate.
 	s.Admin.Do(t, "PUT", "/tenants/acme", body{"status": "suspended"}).Want(200)
-	shown(t, l, "shop.acme.test", "localhost")
+	waitForCertificate(t, l, "shop.acme.test", "localhost")
 	s.Admin.Do(t, "PUT", "/tenants/acme", body{"status": "active"}).Want(200)
-	shown(t, l, "shop.acme.test", "shop.acme.test")
+	waitForCertificate(t, l, "shop.acme.test", "shop.acme.test")
 
 	off := acme.admin.Do(t, "PUT", path, body{"ssl_certificate": nil, "ssl_private_key": nil, "hsts_max_age": 0}).Want(200)
 	if off.Get("hsts_max_age") != 0.0 || off.Get("ssl_expires_at") != nil {
-		t.Errorf("without a certificate: %s", off.Body)
+		t.Errorf("PUT /domains without a certificate = %s, want no HSTS and no end", off.Body)
 	}
-	shown(t, l, "shop.acme.test", "localhost")
-	shown(t, l, "www.acme.test", "www.acme.test")
-	acme.admin.Do(t, "DELETE", acme.at("/domains/www.acme.test"), nil).Want(200)
-	shown(t, l, "www.acme.test", "localhost")
+	waitForCertificate(t, l, "shop.acme.test", "localhost")
+	waitForCertificate(t, l, "www.acme.test", "www.acme.test")
+	acme.admin.Do(t, "DELETE", acme.path("/domains/www.acme.test"), nil).Want(200)
+	waitForCertificate(t, l, "www.acme.test", "localhost")
 
-	own, err := l.Handshake("gate.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	waitForOwn := waitForOther(t, l, "gate.test")
 	l.Replace(t, "gate.test", "*.gate.test")
-	apptest.Eventually(t, time.Minute, func() error {
-		if now, err := l.Handshake("gate.test"); err != nil || now.SerialNumber.Cmp(own.SerialNumber) == 0 {
-			return fmt.Errorf("the deployment's old certificate is shown still (%v)", err)
-		}
-		return nil
-	})
+	waitForOwn()
 	s.Anonymous().Do(t, "GET", "/health", nil).Want(200)
 }

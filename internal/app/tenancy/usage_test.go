@@ -15,7 +15,7 @@ import (
 
 const prices = `{"currency": "EUR", "plans": {"pro": {"base": 49, "users": {"included": 1, "price": 10}, "api_calls": {"per": 10, "price": "0.5"}}}}`
 
-// metrics are the answer of GET metrics.
+// metrics is the answer of GET /metrics of a tenant.
 type metrics struct {
 	Metrics struct {
 		APICalls struct {
@@ -33,20 +33,20 @@ type metrics struct {
 	} `json:"series"`
 }
 
-// TestUsageSurvivesAKill: every call that was answered is counted, once, although the
-// server is killed; nobody else's calls are among them.
+// TestUsageSurvivesAKill checks that every answered call is counted once, also if the server is killed,
+// and that nobody else's calls are counted.
 func TestUsageSurvivesAKill(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
-		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+		acme, other := newCompany(t, s, body{"name": "Acme"}), newCompany(t, s, body{"name": "Other"})
 		read := func(c company) (m metrics) {
 			t.Helper()
-			c.key.Do(t, "GET", c.at("/metrics?granularity=hour"), nil).Want(200).Into(&m)
+			c.key.Do(t, "GET", c.path("/metrics?granularity=hour"), nil).Want(200).Into(&m)
 			sum := int64(0)
 			for _, p := range m.Series {
 				sum += p.APICalls
 			}
 			if sum != m.Metrics.APICalls.Total {
-				t.Errorf("the series adds up to %d of %d calls", sum, m.Metrics.APICalls.Total)
+				t.Errorf("the series has %d calls in all, want %d", sum, m.Metrics.APICalls.Total)
 			}
 			return m
 		}
@@ -57,37 +57,37 @@ func TestUsageSurvivesAKill(t *testing.T) {
 				acme.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 			}
 			acme.key.Do(t, "GET", "/policies/999999", nil).Want(404)
-			s.Admin.With("X-Tenant-ID", acme.id).Do(t, "GET", "/policies", nil).Want(200) // the platform's, not acme's
+			s.Admin.With("X-Tenant-ID", acme.id).Do(t, "GET", "/policies", nil).Want(200) // does not count for acme
 			s.Anonymous().With("X-Tenant-ID", acme.id).Do(t, "GET", "/policies", nil).Want(401)
 			s.Kill()
 			s.Start()
 		}
 		got := read(acme).Metrics.APICalls.ByEndpoint
 		if got["list-policies"] != int64(rounds*each) || got["evaluate-decision"] != int64(rounds*each) || got["get-policy"] != int64(rounds) {
-			t.Errorf("after %d kills the calls are %v", rounds, got)
+			t.Errorf("after %d kills, the calls are %v, want %d of each list and decision and %d refused ones", rounds, got, rounds*each, rounds)
 		}
 		if n := read(other).Metrics.APICalls.ByEndpoint; n["list-policies"] != 0 {
-			t.Errorf("another tenant is counted %v", n)
+			t.Errorf("another tenant has the calls %v, want none", n)
 		}
 		if again := read(acme).Metrics.APICalls.ByEndpoint; again["list-policies"] != int64(rounds*each) || again["get-tenant-metrics"] != 1 {
-			t.Errorf("asked again: %v", again)
+			t.Errorf("the second answer has the calls %v, want one call of the metrics more", again)
 		}
 	})
 }
 
-// TestUsageSurvivesADamagedFile: somebody cuts the files of the counters short while the
-// server counts in them. It goes on and loses no call, and starts again on what is left.
+// TestUsageSurvivesADamagedFile truncates the files of the counters while the server uses them. The
+// server must go on, lose no call, and start again.
 func TestUsageSurvivesADamagedFile(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	acme := found(t, s, body{"name": "Acme"})
+	acme := newCompany(t, s, body{"name": "Acme"})
 	calls := func() any {
-		return acme.key.Do(t, "GET", acme.at("/metrics"), nil).Want(200).Get("metrics", "api_calls", "by_endpoint", "list-policies")
+		return acme.key.Do(t, "GET", acme.path("/metrics"), nil).Want(200).Get("metrics", "api_calls", "by_endpoint", "list-policies")
 	}
 	for round, size := range []int64{100, 0} {
 		acme.key.Do(t, "GET", "/policies", nil).Want(200)
 		files, err := filepath.Glob(filepath.Join(s.Dir, "usage", "*.tally"))
 		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
+			t.Fatalf("the server has the counter files %v (%v), want some", files, err)
 		}
 		for _, name := range files {
 			if err := os.Truncate(name, size); err != nil {
@@ -96,69 +96,68 @@ func TestUsageSurvivesADamagedFile(t *testing.T) {
 		}
 		for range 5 {
 			acme.key.Do(t, "GET", "/policies", nil).Want(200)
-			acme.key.Do(t, "GET", "/policies/999", nil).Want(404) // of an operation that has no counter yet
+			acme.key.Do(t, "GET", "/policies/999", nil).Want(404) // this operation has no counter yet
 		}
 		if n, want := calls(), float64(6*(round+1)); n != want {
-			t.Errorf("%v calls are counted, want %v", n, want)
+			t.Errorf("the metrics show %v calls, want %v", n, want)
 		}
 		s.Kill()
 		s.Start()
 		if n, want := calls(), float64(6*(round+1)); n != want {
-			t.Errorf("after the start %v calls are counted, want %v", n, want)
+			t.Errorf("after a kill, the metrics show %v calls, want %v", n, want)
 		}
 	}
 }
 
-// TestMetricsOfATenant: the figures are those of the tenant, and the period is the one
-// that was asked for.
+// TestMetricsOfATenant checks that the figures are those of the tenant, for the period of the request.
 func TestMetricsOfATenant(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	acme := found(t, s, body{"name": "Acme"})
+	acme := newCompany(t, s, body{"name": "Acme"})
 	acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)
 	acme.key.Do(t, "POST", "/policies", body{"name": "one", "status": "active", "environment": "production", "rego_code": "package p\n\nallow := true\n"}).Want(201)
 	acme.key.Do(t, "POST", "/policies", body{"name": "two", "rego_code": "package p\n\nallow := true\n"}).Want(201)
 	acme.admin.Do(t, "POST", "/bouncers", body{"name": "edge", "hostname": "edge.acme.example", "port": 443}).Want(201)
 	var m metrics
-	acme.key.Do(t, "GET", acme.at("/metrics"), nil).Want(200).Into(&m)
+	acme.key.Do(t, "GET", acme.path("/metrics"), nil).Want(200).Into(&m)
 	f := m.Metrics
 	if f.Policies["total"] != 2 || f.Policies["active"] != 1 || f.Policies["sandbox"] != 1 || f.Users["total"] != 2 || f.Users["active"] != 1 || f.Bouncers["total"] != 1 || f.Bouncers["active"] != 0 {
-		t.Errorf("the figures are %+v", f)
+		t.Errorf("the figures are %+v, want 2 policies (1 active, 1 in sandbox), 2 users (1 active), 1 bouncer", f)
 	}
 	if days := len(m.Series); days != 31 && days != 30 || m.Period.End.Sub(m.Period.Start) < 30*24*time.Hour {
-		t.Errorf("%d points of %+v", days, m.Period)
+		t.Errorf("the default period %+v has %d points, want 30 days", m.Period, days)
 	}
-	acme.key.Do(t, "GET", acme.at("/metrics?start_date=2020-01-01&end_date=2020-03-31&granularity=month"), nil).Want(200).Into(&m)
+	acme.key.Do(t, "GET", acme.path("/metrics?start_date=2020-01-01&end_date=2020-03-31&granularity=month"), nil).Want(200).Into(&m)
 	if len(m.Series) != 3 || m.Period.Start.Format(time.DateOnly) != "2020-01-01" || m.Period.End.Format(time.DateOnly) != "2020-03-31" {
-		t.Errorf("a past period: %+v", m)
+		t.Errorf("the metrics by month are %+v, want three months of 2020", m)
 	}
 	var past metrics
-	acme.key.Do(t, "GET", acme.at("/metrics?start_date=2020-01-01&end_date=2020-01-01"), nil).Want(200).Into(&past)
+	acme.key.Do(t, "GET", acme.path("/metrics?start_date=2020-01-01&end_date=2020-01-01"), nil).Want(200).Into(&past)
 	if past.Metrics.APICalls.Total != 0 || past.Metrics.APICalls.ByEndpoint == nil || len(past.Series) != 1 {
-		t.Errorf("a day without calls: %+v", past)
+		t.Errorf("the metrics of a day without calls are %+v, want one empty point", past)
 	}
 	for query, status := range map[string]int{
-		"granularity=minute": 422, "start_date=yesterday": 400, "start_date=2026-02-02&end_date=2026-02-01": 400,
+		"granularity=minute": 400, "start_date=yesterday": 400, "start_date=2026-02-02&end_date=2026-02-01": 400,
 		"start_date=2020-01-01&end_date=2021-01-01&granularity=hour": 400, "since=2020": 400,
 	} {
-		if got := acme.key.Do(t, "GET", acme.at("/metrics?"+query), nil); got.Status != status && got.Status != 400 || got.Get("error") == nil {
-			t.Errorf("%s: %d %s", query, got.Status, got.Body)
+		if got := acme.key.Do(t, "GET", acme.path("/metrics?"+query), nil); got.Status != status || got.Get("error") == nil {
+			t.Errorf("GET /metrics?%s = %d %s, want %d with an error", query, got.Status, got.Body, status)
 		}
 	}
 }
 
-// TestBillOfATenant: what is used is priced by the plan, and how the tenant pays is
-// kept to itself.
+// TestBillOfATenant checks that the plan's prices apply to the usage, and that nobody else sees how the
+// tenant pays.
 func TestBillOfATenant(t *testing.T) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			s := apptest.StartServer(t, backend, "GATEHOUSE_PRICES="+prices)
-			acme, other := found(t, s, body{"name": "Acme", "plan_type": "pro"}), found(t, s, body{"name": "Other"})
+			acme, other := newCompany(t, s, body{"name": "Acme", "plan_type": "pro"}), newCompany(t, s, body{"name": "Other"})
 			acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)
 			const calls = 40
 			for range calls {
 				acme.key.Do(t, "GET", "/policies", nil).Want(200)
 			}
-			b := acme.key.Do(t, "GET", acme.at("/billing"), nil).Want(200)
+			b := acme.key.Do(t, "GET", acme.path("/billing"), nil).Want(200)
 			var bill struct {
 				ID     string    `json:"subscription_id"`
 				Status string    `json:"status"`
@@ -180,58 +179,54 @@ func TestBillOfATenant(t *testing.T) {
 			b.Into(&bill)
 			now := time.Now().UTC()
 			if bill.Status != "active" || bill.Plan != "pro" || !strings.HasPrefix(bill.ID, "sub_") || bill.Start.After(now) || !bill.End.After(now) {
-				t.Errorf("the subscription: %+v", bill)
+				t.Errorf("the subscription is %+v, want pro and active in a current period", bill)
 			}
 			if bill.Usage.Users != 2 || bill.Usage.APICalls < calls || bill.Usage.StorageGB <= 0 {
-				t.Errorf("the usage: %+v", bill.Usage)
+				t.Errorf("the usage is %+v, want 2 users, at least %d calls and some storage", bill.Usage, calls)
 			}
-			cents := 1000 + bill.Usage.APICalls*5 // a person beyond the first, and half a unit for ten calls
+			cents := 1000 + bill.Usage.APICalls*5 // a second person, and 0.50 for ten calls
 			if bill.Billing.Base != 49 || int64(bill.Billing.Usage*100+0.5) != cents || int64(bill.Billing.Total*100+0.5) != 4900+cents || bill.Billing.Currency != "EUR" {
-				t.Errorf("the bill: %+v", bill.Billing)
+				t.Errorf("the bill is %+v, want EUR 49 and %d cents", bill.Billing, cents)
 			}
 
-			changed := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": "pm_secret_token", "billing_address": body{"line1": "1 Main St", "city": "Springfield"}}).Want(200)
+			changed := acme.admin.Do(t, "PUT", acme.path("/billing"), body{"payment_method": "pm_secret_token", "billing_address": body{"line1": "1 Main St", "city": "Springfield"}}).Want(200)
 			if changed.Get("payment_method_set") != true || changed.Get("billing_address", "city") != "Springfield" || changed.Get("subscription_id") != bill.ID {
-				t.Errorf("changed: %s", changed.Body)
+				t.Errorf("PUT /billing = %s, want the payment method set and the address", changed.Body)
 			}
-			changed = acme.admin.Do(t, "PUT", acme.at("/billing"), body{"billing_address": body{"country": "US", "city": nil}}).Want(200)
+			changed = acme.admin.Do(t, "PUT", acme.path("/billing"), body{"billing_address": body{"country": "US", "city": nil}}).Want(200)
 			if changed.Get("payment_method_set") != true || changed.Get("billing_address", "line1") != "1 Main St" || changed.Get("billing_address", "country") != "US" || changed.Get("billing_address", "city") != "" {
-				t.Errorf("changed in part: %s", changed.Body)
+				t.Errorf("PUT /billing of some members = %s, want the others unchanged", changed.Body)
 			}
 			var back map[string]any
 			if err := json.Unmarshal(changed.Body, &back); err != nil {
 				t.Fatal(err)
 			}
-			acme.admin.Do(t, "PUT", acme.at("/billing"), back).Want(200) // what was read can be sent back
+			acme.admin.Do(t, "PUT", acme.path("/billing"), back).Want(200) // a client may send back what it read
 			for _, res := range []*apptest.Response{changed, acme.admin.Do(t, "GET", "/audit/events?type=BILLING_UPDATED", nil).Want(200)} {
 				if text := string(res.Body); strings.Contains(text, "pm_secret") {
-					t.Errorf("the token is shown: %s", text)
+					t.Errorf("the answer shows the payment token: %s", text)
 				}
 			}
 			if log := string(acme.admin.Do(t, "GET", "/audit/events?type=BILLING_UPDATED", nil).Body); !strings.Contains(log, "payment_method") || strings.Contains(log, "Main St") {
-				t.Errorf("the log says %s", log)
+				t.Errorf("the audit = %s, want payment_method without the address", log)
 			}
-			if res := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": "4242 4242 4242 4242"}); res.Status != 422 || strings.Contains(string(res.Body), "4242") {
-				t.Errorf("the number of a card: %d %s", res.Status, res.Body)
+			if res := acme.admin.Do(t, "PUT", acme.path("/billing"), body{"payment_method": "4242 4242 4242 4242"}); res.Status != 422 || strings.Contains(string(res.Body), "4242") {
+				t.Errorf("PUT /billing with the number of a card = %d %s, want 422 without the number", res.Status, res.Body)
 			}
-			acme.admin.Do(t, "PUT", acme.at("/billing"), body{"iban": "x"}).Want(422)
-			cleared := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": nil, "billing_address": nil}).Want(200)
+			acme.admin.Do(t, "PUT", acme.path("/billing"), body{"iban": "x"}).Want(422)
+			cleared := acme.admin.Do(t, "PUT", acme.path("/billing"), body{"payment_method": nil, "billing_address": nil}).Want(200)
 			if cleared.Get("payment_method_set") != false || cleared.Get("billing_address") != nil {
-				t.Errorf("cleared: %s", cleared.Body)
+				t.Errorf("PUT /billing with null = %s, want neither method nor address", cleared.Body)
 			}
 
-			acme.key.Do(t, "PUT", acme.at("/billing"), body{}).Want(403) // reads bills, changes none
+			acme.key.Do(t, "PUT", acme.path("/billing"), body{}).Want(403) // the key may only read bills
 			for _, path := range []string{"/billing", "/metrics", "/alerts"} {
-				if res := other.admin.Do(t, "GET", acme.at(path), nil); res.Status != 403 || res.Get("error") != "tenant_access_denied" {
-					t.Errorf("another tenant reads %s: %d %s", path, res.Status, res.Body)
-				}
-				s.Admin.Do(t, "GET", acme.at(path), nil).Want(200)
-				if res := s.Admin.Do(t, "GET", "/tenants/never-was"+path, nil); res.Status != 404 || res.Get("error") != "tenant_not_found" {
-					t.Errorf("%s of no tenant: %d %s", path, res.Status, res.Body)
-				}
+				other.admin.Do(t, "GET", acme.path(path), nil).ExpectError("another tenant", 403, "tenant_access_denied")
+				s.Admin.Do(t, "GET", acme.path(path), nil).Want(200)
+				s.Admin.Do(t, "GET", "/tenants/never-was"+path, nil).ExpectError("an unknown tenant", 404, "tenant_not_found")
 			}
-			if free := other.admin.Do(t, "GET", other.at("/billing"), nil).Want(200); free.Get("billing", "total_cost") != 0.0 || free.Get("plan") != "standard" {
-				t.Errorf("a plan without prices: %s", free.Body)
+			if free := other.admin.Do(t, "GET", other.path("/billing"), nil).Want(200); free.Get("billing", "total_cost") != 0.0 || free.Get("plan") != "standard" {
+				t.Errorf("GET /billing of a plan without prices = %s, want 0", free.Body)
 			}
 		})
 	}

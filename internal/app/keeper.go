@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/edge"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -41,8 +42,8 @@ const (
 	alarmEvery = 10 * time.Second
 )
 
-// keeper watches the decision log of this process and its disk. It reserves disk space,
-// records missing decisions, and raises alerts.
+// keeper watches the decision log of this process, its disk, and the deployment's own certificate. It
+// reserves disk space, records missing decisions, and raises alerts.
 type keeper struct {
 	posture string
 	spool   *spool.Log
@@ -52,6 +53,8 @@ type keeper struct {
 	name    string // the name of this process, as the subject of alerts
 	now     func() time.Time
 	log     *slog.Logger
+	// edge has the deployment's own certificate; nil: the server does not end TLS.
+	edge *edge.Edge
 
 	mu      sync.Mutex
 	alarmed time.Time
@@ -92,7 +95,7 @@ func (p *parts) keepLog() error {
 		host = "unknown"
 	}
 	k := &keeper{
-		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
+		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log, edge: p.edge,
 		raised: map[trouble]raised{},
 	}
 	marks, left := p.openMarks()
@@ -115,6 +118,8 @@ func (p *parts) keepLog() error {
 		{kind: auditPipeline, subject: "lagging"},
 		{kind: diskSpace, subject: "reserve in use"},
 		{kind: diskSpace, subject: "low"},
+		{kind: ownCertificate, subject: "ending"},
+		{kind: ownCertificate, subject: "ended"},
 	} { // an earlier process may have raised these alerts
 		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raised{}
 	}
@@ -193,19 +198,43 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// The types of the alerts on the decision log and its disk.
+// The types of the alerts on this process: on the decision log, its disk, and the deployment's own
+// certificate.
 const (
-	auditPipeline = "audit_pipeline"
-	diskSpace     = "disk_space"
+	auditPipeline  = "audit_pipeline"
+	diskSpace      = "disk_space"
+	ownCertificate = "deployment_certificate"
 )
 
-// problems returns the current problems, with the alert for each.
-func (k *keeper) problems() map[trouble]tenant.Alert {
+// troubles are current problems, with the alert for each.
+type troubles map[trouble]tenant.Alert
+
+// add adds an alert about this process to those of a tenant.
+func (k *keeper) add(to troubles, t scope.TenantID, kind, what, severity, format string, args ...any) {
+	subject := what + " at " + k.name
+	to[trouble{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+}
+
+// addCertificate adds the problem that the deployment's certificate ends soon, or has ended.
+func (k *keeper) addCertificate(to troubles) {
+	if k.edge == nil {
+		return
+	}
+	end, warn := k.edge.Ends()
+	switch now := k.now(); {
+	case !now.Before(end):
+		k.add(to, scope.DefaultTenant, ownCertificate, "ended", tenant.SeverityCritical, "the deployment's own certificate ended at %s: clients refuse to connect", end.UTC().Format(time.RFC3339))
+	case !now.Before(warn):
+		k.add(to, scope.DefaultTenant, ownCertificate, "ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", end.UTC().Format(time.RFC3339))
+	}
+}
+
+// problems returns the current problems of the decision log and its disk.
+func (k *keeper) problems() troubles {
 	s, r := k.spool.Stats(), k.reserve.Stats()
-	out := map[trouble]tenant.Alert{}
+	out := troubles{}
 	add := func(t scope.TenantID, kind, what, severity, format string, args ...any) {
-		subject := what + " at " + k.name
-		out[trouble{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+		k.add(out, t, kind, what, severity, format, args...)
 	}
 	platform := scope.DefaultTenant
 	switch {
@@ -234,6 +263,7 @@ func (k *keeper) problems() map[trouble]tenant.Alert {
 // reconcile raises alerts for current problems and resolves the others.
 func (k *keeper) reconcile(ctx context.Context) {
 	now := k.problems()
+	k.addCertificate(now)
 	for t, alert := range now {
 		was := k.raised[t]
 		if was.stored {
@@ -295,7 +325,13 @@ func (k *keeper) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range keeperFigures {
 		out <- f.desc
 	}
+	if k.edge != nil {
+		out <- certificateLeft
+	}
 }
+
+// certificateLeft describes a metric that only a server with TLS has.
+var certificateLeft = figure("tls_certificate_left_seconds", "Time until the deployment's own certificate ends; negative afterwards.")
 
 // Collect implements prometheus.Collector.
 func (k *keeper) Collect(out chan<- prometheus.Metric) {
@@ -309,5 +345,9 @@ func (k *keeper) Collect(out chan<- prometheus.Metric) {
 		float64(k.audit.MissingTotal()), float64(k.audit.FoldedTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
 	} {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
+	}
+	if k.edge != nil {
+		end, _ := k.edge.Ends()
+		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, end.Sub(k.now()).Seconds())
 	}
 }

@@ -80,24 +80,41 @@ func (o Object) client(ctx context.Context, via *outbound.Client) (*minio.Client
 	})
 }
 
-// Put stores data as the object. Readers see either the old content or the new one.
-func (o Object) Put(ctx context.Context, via *outbound.Client, data []byte, contentType string) error {
+// Put stores data as the object, and returns its ETag. Readers see either the old content or the new
+// one.
+func (o Object) Put(ctx context.Context, via *outbound.Client, data []byte, contentType string) (etag string, err error) {
 	client, err := o.client(ctx, via)
 	if err != nil {
-		return err
+		return "", err
 	}
 	stored, err := client.PutObject(ctx, o.bucket, o.key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true})
 	if err == nil && stored.ETag == "" {
 		err = errNoStore
 	}
-	return err
+	return stored.ETag, err
+}
+
+// Current returns the ETag of the object that the store has; empty: it has none.
+func (o Object) Current(ctx context.Context, via *outbound.Client) (etag string, err error) {
+	client, err := o.client(ctx, via)
+	if err != nil {
+		return "", err
+	}
+	at, err := client.StatObject(ctx, o.bucket, o.key, minio.StatObjectOptions{})
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == 404 {
+		return "", nil
+	}
+	if err == nil && at.ETag == "" {
+		err = errNoStore
+	}
+	return at.ETag, err
 }
 
 // Try stores a test object, whose key is that of o with .test appended, and removes it. It returns
 // only errors of storing it, because keys without permission to delete are enough.
 func (o Object) Try(ctx context.Context, via *outbound.Client, data []byte) error {
 	o.key += ".test"
-	if err := o.Put(ctx, via, data, "text/plain"); err != nil {
+	if _, err := o.Put(ctx, via, data, "text/plain"); err != nil {
 		return err
 	}
 	client, err := o.client(ctx, via)

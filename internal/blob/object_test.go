@@ -38,9 +38,19 @@ func TestObject(t *testing.T) {
 	}
 	good := object(address+"/policies/edge/bundle.tar.gz", s3test.AccessKey, s3test.SecretKey)
 	for _, content := range []string{"one", strings.Repeat("two", 100_000)} {
-		if err := good.Put(ctx, here, []byte(content), "application/gzip"); err != nil || string(fake.Object("edge/bundle.tar.gz")) != content {
-			t.Errorf("Put of %.20q: %v", content, err)
+		etag, err := good.Put(ctx, here, []byte(content), "application/gzip")
+		if err != nil || string(fake.Object("edge/bundle.tar.gz")) != content {
+			t.Errorf("%.20q: %v", content, err)
 		}
+		if now, err := good.Current(ctx, here); err != nil || etag == "" || now != etag {
+			t.Errorf("%.20q: stored as %q, there is %q, %v", content, etag, now, err)
+		}
+	}
+	if now, err := object(address+"/policies/other", s3test.AccessKey, s3test.SecretKey).Current(ctx, here); err != nil || now != "" {
+		t.Errorf("an object that is not there: %q, %v", now, err)
+	}
+	if _, err := object(address+"/policies/edge/bundle.tar.gz", s3test.AccessKey, "wrong").Current(ctx, here); err == nil {
+		t.Error("a wrong key may read")
 	}
 	if err := good.Try(ctx, here, []byte("test")); err != nil || fake.Object("edge/bundle.tar.gz.test") != nil || !slices.Contains(fake.Puts(), "edge/bundle.tar.gz.test") {
 		t.Errorf("Try = %v after the puts %v, want a test object that is removed", err, fake.Puts())
@@ -51,7 +61,8 @@ func TestObject(t *testing.T) {
 		"the object store answered 404 NoSuchBucket":          object(address+"/nowhere/x", s3test.AccessKey, s3test.SecretKey),
 		"the object store could not be reached":               object(strings.Replace(address, "s3+http", "s3", 1)+"/policies/x", s3test.AccessKey, s3test.SecretKey),
 	} {
-		for does, err := range map[string]error{"put": o.Put(ctx, here, []byte("x"), "text/plain"), "try": o.Try(ctx, here, []byte("x"))} {
+		_, refused := o.Put(ctx, here, []byte("x"), "text/plain")
+		for does, err := range map[string]error{"put": refused, "try": o.Try(ctx, here, []byte("x"))} {
 			if err == nil {
 				t.Errorf("%s with %s succeeds, want an error", does, want)
 			} else if _, text := ObjectAnswer(err); text != want {
@@ -59,8 +70,8 @@ func TestObject(t *testing.T) {
 			}
 		}
 	}
-	if err := good.Put(ctx, via(), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
-		t.Errorf("Put to a loopback address = %v, want an error without a call", err)
+	if _, err := good.Put(ctx, via(), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
+		t.Errorf("a store at a loopback address was called: %v", err)
 	}
 	for _, bad := range []string{"", "s3://", "s3://host", "s3://host/bucket", "s3://host/bucket/", "s3://host/B_/x", "s3://host/bucket/a//b", "s3://host/bucket/../x", "s3://host/bucket/x?y", "https://host/bucket/x"} {
 		if _, err := ParseObject(bad); err == nil {
@@ -84,8 +95,8 @@ func TestNoStore(t *testing.T) {
 		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", s3test.AccessKey, s3test.SecretKey
 		via := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
 		t.Cleanup(via.Close)
-		if err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {
-			t.Errorf("Put to %s succeeds, want an error", name)
+		if _, err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {
+			t.Errorf("%s: stored", name)
 		} else if status, text := ObjectAnswer(err); status != 0 || !strings.Contains(text, "something else") {
 			t.Errorf("answer of %s = %d %s (%v), want something else", name, status, text, err)
 		}

@@ -59,6 +59,9 @@ type Control struct {
 	Resource     *Link
 	Bouncer      *Link
 	Cases        *[]Case
+	// HiddenCases is how many of the control's test cases an export left out, because the caller might
+	// not see their inputs. A deployment does not delete them.
+	HiddenCases int
 	// at is where the control's entry in a manifest begins. It is zero if there is none.
 	at place
 }

@@ -135,7 +135,7 @@ func TestWriteRead(t *testing.T) {
 		},
 		{Name: "payments owners only", Status: "draft", Source: "package b\n"},
 		{Path: "x/c.rego", Name: "~", Status: "inactive", Source: "package c\n"},
-		{Path: "x/d.rego", Name: "Ünïcode ☂", Status: "active", Source: "package d\n"},
+		{Path: "x/d.rego", Name: "Ünïcode ☂", Status: "active", Source: "package d\n", HiddenCases: 3},
 		{Path: "../bad.rego", Name: "policy test", Status: "active", Source: "package e\n"},
 	}
 	out, err := Write(in)
@@ -153,8 +153,8 @@ func TestWriteRead(t *testing.T) {
 				continue
 			}
 			found = true
-			if c.Source != w.Source || *c.Status != w.Status || w.Resource.Name == "" && !c.Resource.None || w.Resource.Name != "" && c.Resource.Path != w.Resource.Path || w.Bouncer == "" && !c.Bouncer.None {
-				t.Errorf("control = %+v, want %+v", c, w)
+			if c.Source != w.Source || *c.Status != w.Status || w.Resource.Name == "" && !c.Resource.None || w.Resource.Name != "" && c.Resource.Path != w.Resource.Path || w.Bouncer == "" && !c.Bouncer.None || c.HiddenCases != w.HiddenCases {
+				t.Errorf("%+v was read as %+v", w, c)
 			}
 			if len(w.Cases) > 0 && (!reflect.DeepEqual((*c.Cases)[0].Input, w.Cases[0].Input) || !reflect.DeepEqual((*c.Cases)[0].Data, w.Cases[0].Data)) {
 				t.Errorf("cases = %+v, want %+v", *c.Cases, w.Cases)
@@ -162,6 +162,15 @@ func TestWriteRead(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("control %q is not in %+v", w.Name, repo.Controls)
+		}
+	}
+}
+
+// TestHiddenTestsIsANumber: another value of hidden_tests is an issue.
+func TestHiddenTestsIsANumber(t *testing.T) {
+	for _, text := range []string{"-1", "many", "1.5", "[]", "null", "99999999999999999999"} {
+		if _, issues := Read(files("a.rego", "package a\n", "gatehouse.yaml", "hidden_tests: "+text+"\n")); len(issues) != 1 || issues[0].Line != 1 {
+			t.Errorf("%s: %+v", text, issues)
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 //	resource: {name, type, path}       or {id}, or null: tenant-wide
 //	bouncer: edge-1                    or {id}, or null
 //	tests: [{name, input, expected, data: {resources, pip}}]
+//	hidden_tests: 2                    stored tests that an export had to leave out
 func (r *reader) manifest(f File) {
 	top := place{file: f.Path, line: 1, column: 1}
 	if len(f.Content) > maxManifest {
@@ -299,6 +300,11 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 			cases := []Case{}
 			m.items(v, maxCases, func(item *yaml.Node) { cases = append(cases, m.testCase(item)) })
 			c.Cases = &cases
+		},
+		"hidden_tests": func(v *yaml.Node) {
+			if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!int" || v.Decode(&c.HiddenCases) != nil || c.HiddenCases < 0 {
+				m.refuse(v, "a number of tests is expected here")
+			}
 		},
 	})
 	if !ok {

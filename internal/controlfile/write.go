@@ -18,6 +18,8 @@ type Written struct {
 	Resource ResourceName
 	Bouncer  string
 	Cases    []WrittenCase
+	// HiddenCases is how many test cases are not in Cases, because the caller may not see them.
+	HiddenCases int
 }
 
 // ResourceName identifies a resource by its name and, if needed, its type and path.
@@ -44,6 +46,7 @@ type entry struct {
 	Resource    *ResourceName `yaml:"resource"`
 	Bouncer     *string       `yaml:"bouncer"`
 	Tests       []WrittenCase `yaml:"tests,omitempty"`
+	HiddenTests int           `yaml:"hidden_tests,omitempty"`
 }
 
 // Write returns the files of controls: the modules, and one manifest for each directory. Read reads
@@ -60,7 +63,7 @@ func Write(controls []Written) ([]File, error) {
 		}
 		taken[p] = true
 		files = append(files, File{Path: p, Content: c.Source})
-		e := entry{File: path.Base(p), Name: c.Name, Description: c.Description, Status: c.Status, Tests: c.Cases}
+		e := entry{File: path.Base(p), Name: c.Name, Description: c.Description, Status: c.Status, Tests: c.Cases, HiddenTests: c.HiddenCases}
 		if c.Resource.Name != "" {
 			e.Resource = &c.Resource
 		}

@@ -136,6 +136,17 @@ func (e *Edge) challenged(name string) bool {
 	return ok && rt.ACME && rt.Pair == "" && rt.Status == tenant.Active
 }
 
+// longestWarning is how long before its end the deployment's certificate causes a warning. A
+// certificate of less than 84 days does so in the last sixth of its life: one that is renewed when a
+// third is left, as usual, causes none.
+const longestWarning = 14 * 24 * time.Hour
+
+// Ends returns when the deployment's own certificate ends, and from when that should be warned of.
+func (e *Edge) Ends() (end, warn time.Time) {
+	leaf := e.own.Load().Leaf
+	return leaf.NotAfter, leaf.NotAfter.Add(-min(longestWarning, leaf.NotAfter.Sub(leaf.NotBefore)/6))
+}
+
 // reloadEvery is how often the files of the deployment's certificate are read again.
 const reloadEvery = 2 * time.Second
 

@@ -29,11 +29,17 @@ import (
 // pairFor makes a certificate for a name and its key, in PEM.
 func pairFor(t testing.TB, name string) (certificate, key []byte) {
 	t.Helper()
+	return pairUntil(t, name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+}
+
+// pairUntil is pairFor with the times between which the certificate is valid.
+func pairUntil(t testing.TB, name string, from, until time.Time) (certificate, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: from, NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -195,8 +201,36 @@ func TestFiles(t *testing.T) {
 	wantCertificate("with the first again", "one.test", 3)
 }
 
-// TestChallengePair checks that the certificate that answers a challenge is as RFC 8737 requires, like
-// the one that the ACME library makes.
+// TestEnds: a warning is due 14 days before the end of the certificate that is in use, or in the last
+// sixth of a short life.
+func TestEnds(t *testing.T) {
+	const day = 24 * time.Hour
+	dir := t.TempDir()
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cfg := Config{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), Log: slog.New(slog.DiscardHandler)}
+	var e *Edge
+	for _, c := range []struct{ life, warn time.Duration }{{90 * day, 14 * day}, {6 * day, day}, {398 * day, 14 * day}} {
+		cert, key := pairUntil(t, "own.test", from, from.Add(c.life))
+		for file, text := range map[string][]byte{cfg.CertFile: cert, cfg.KeyFile: key} {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e == nil {
+			var err error
+			if e, err = New(cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.reload()
+		if end, warn := e.Ends(); !end.Equal(from.Add(c.life)) || !warn.Equal(end.Add(-c.warn)) {
+			t.Errorf("a certificate of %v ends at %v, and warns from %v", c.life, end, warn)
+		}
+	}
+}
+
+// TestChallengePair: the certificate that answers a challenge is as RFC 8737 requires, like the one
+// that the ACME library makes.
 func TestChallengePair(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,14 +39,18 @@ const (
 	// again is how long a domain waits if the outcome of its last order could not be stored. Without
 	// it, a store that fails would cause a flood of orders.
 	again = 30 * time.Second
-	// limitedPause is the shortest wait after a limit of the ACME server was reached, even if the
-	// server names a shorter one.
+	// limitedPause is the wait after a limit of the ACME server was reached, if the server names none.
 	limitedPause = time.Hour
+	// shortestPause is the shortest wait that an ACME server can name. It keeps a server that names
+	// seconds from being asked again by all domains at once.
+	shortestPause = time.Minute
 	// longestPause is the longest wait that an ACME server can cause. An answer that names a year, by
 	// mistake or from a proxy, must not stop all renewals.
 	longestPause = 24 * time.Hour
-	// tooManyRequests is the HTTP status of a limit that was reached (RFC 6585, section 4).
+	// tooManyRequests is the HTTP status of a limit that was reached (RFC 6585, section 4). unavailable
+	// is that of a server that is too busy for now (RFC 9110, section 15.6.4).
 	tooManyRequests = 429
+	unavailable     = 503
 )
 
 // OrderConfig is what an Orderer depends on.
@@ -184,7 +189,7 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 				return err
 			}
 		}
-		err = o.Domains.SaveFailure(ctx, one, describe(err), waitFor(err))
+		err = o.Domains.SaveFailure(ctx, one, describe(err), waitFor(err, o.Now()))
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -202,13 +207,18 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// waitFor returns how long to wait at least after an error; 0: the error does not say.
-func waitFor(err error) time.Duration {
+// waitFor returns how long to wait at least after an error at a time; 0: the error does not say.
+func waitFor(err error, now time.Time) time.Duration {
 	var answer *acme.Error
 	if errors.As(err, &answer) {
-		after, limited := acme.RateLimit(answer)
-		if limited || answer.StatusCode == tooManyRequests {
-			return min(max(after, limitedPause), longestPause)
+		_, limited := acme.RateLimit(answer)
+		limited = limited || answer.StatusCode == tooManyRequests
+		after := outbound.Response{Header: answer.Header}.RetryAfter(now, longestPause)
+		switch {
+		case after > 0 && (limited || answer.StatusCode == unavailable):
+			return max(after, shortestPause)
+		case limited:
+			return limitedPause
 		}
 	}
 	var f *fault.Error

@@ -139,6 +139,9 @@ func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Rep
 		return Receipt{Deployment: d}, err
 	}
 	d, err = s.Deployment(ctx, sc, known)
+	if fault.Is(err, fault.NotFound) { // digests are kept longer than deployments
+		return Receipt{Ignored: "this delivery was received before; its deployment is not kept any more", Replayed: true}, nil
+	}
 	return Receipt{Deployment: d, Replayed: true}, err
 }
 

@@ -32,6 +32,10 @@ const (
 const (
 	// pushTime is the longest time for one push. A replica holds its lane for longer.
 	pushTime = 45 * time.Second
+	// askEvery is how often the store of a policy engine is asked whether it still has the bundle.
+	askEvery = 5 * time.Minute
+	// askTime is the longest time for that.
+	askTime = 10 * time.Second
 	// defaultRegion is the region of a bucket if the setting is absent.
 	defaultRegion = "us-east-1"
 	// bundleType is the media type of a bundle in S3.
@@ -65,12 +69,26 @@ type Pushed struct {
 	At       time.Time `json:"pushed_at" doc:"When it was pushed."`
 }
 
-// looked is the revisions of the store at the last comparison of the bundle. While they are
-// unchanged, there is no new bundle to push.
+// looked is what was seen at the last comparison of the bundle.
 type looked struct {
+	// Controls and Bouncers are the revisions of the store. While they are unchanged, there is no new
+	// bundle to push.
 	Controls int64 `json:"controls"`
 	Bouncers int64 `json:"bouncers"`
+	// At is when the engine's store was last asked what it has, or got the bundle.
+	At time.Time `json:"at,omitzero"`
+	// Tag is what the engine's store calls the pushed bundle: the digest of the image, or the ETag of
+	// the object.
+	Tag string `json:"tag,omitempty"`
 }
+
+// current reports whether the revisions of the store are still those of l.
+func (l *looked) current(at looked) bool {
+	return l != nil && l.Controls == at.Controls && l.Bouncers == at.Bouncers
+}
+
+// askAt returns when the engine's store is asked again whether it has the bundle.
+func (l *looked) askAt() time.Time { return l.At.Add(askEvery) }
 
 // look returns the revisions of the store on which the bundles of an environment depend.
 func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
@@ -79,7 +97,7 @@ func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
 		return looked{}, err
 	}
 	bouncers, err := tx.Revision(ctx, tenant.BouncerRevision)
-	return looked{controls, bouncers}, err
+	return looked{Controls: controls, Bouncers: bouncers}, err
 }
 
 // bouncerOf returns the id of the bouncer whose bundle is pushed; 0: the setting is not an id.
@@ -146,7 +164,7 @@ func (s *Service) checkEngineTarget(ctx context.Context, it Integration) error {
 }
 
 // nextBundle returns the parcel of a policy engine: its bundle, if the engine's store does not have
-// it yet.
+// it.
 func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it Integration) (p parcel, err error) {
 	b, err := f.Bundles.Bundle(ctx, tenantID, bouncerOf(it))
 	switch {
@@ -157,11 +175,58 @@ func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it 
 	case it.Pushed == nil || it.Pushed.Revision != b.Revision:
 		return parcel{bundle: &b}, nil
 	}
-	at := looked{b.Controls, b.Bouncers}
-	if it.Looked != nil && *it.Looked == at {
+	at, now := looked{Controls: b.Controls, Bouncers: b.Bouncers}, db.Stamp(f.Now())
+	if it.Looked != nil {
+		at.At, at.Tag = it.Looked.At, it.Looked.Tag
+	}
+	asks := !now.Before(at.askAt())
+	if asks {
+		if at.At = now; !f.has(ctx, tenantID, it, at.Tag) {
+			return parcel{bundle: &b}, nil
+		}
+	}
+	if !asks && it.Looked.current(at) {
 		return p, nil
 	}
 	return p, f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return saveLooked(ctx, tx, it, f.Holder, at) })
+}
+
+// has asks the store of a policy engine whether it has what it calls tag. A store that hangs may carry
+// out a push after it was given up, and after a newer one: then the older bundle is in its place. A
+// store that does not say what it has, because it is down or does not permit it, is taken to have
+// the bundle.
+func (f *Forwarder) has(ctx context.Context, tenantID scope.TenantID, it Integration, tag string) bool {
+	secrets, err := f.open(tenantID, it)
+	if err != nil || tag == "" { // pushed before tags were stored
+		return err != nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var there string
+	if p, bad := oci.Parse(it.Endpoint); bad == nil {
+		there, err = oci.Current(ctx, f.Target, p, loginOf(secrets))
+	} else if o, bad := objectOf(it, secrets); bad == nil {
+		there, err = o.Current(ctx, f.Target)
+	}
+	if err != nil || there == tag {
+		return true
+	}
+	f.Logger.Warn("the store of a policy engine has another bundle than the one that was pushed last: it is pushed again",
+		"tenant", tenantID, "integration", it.ID, "pushed", tag, "found", there)
+	return false
+}
+
+func loginOf(secrets map[string]string) oci.Login {
+	return oci.Login{User: secrets[format.Username], Password: secrets[format.Password], Token: secrets[format.BearerToken]}
+}
+
+// objectOf returns the object to which the bundle of an integration is pushed.
+func objectOf(it Integration, secrets map[string]string) (blob.Object, error) {
+	o, err := blob.ParseObject(it.Endpoint)
+	region, _ := it.Settings[settingRegion].(string)
+	o.Region, o.AccessKey, o.SecretKey = cmp.Or(region, defaultRegion), secrets[accessKey], secrets[secretKey]
+	o.SessionToken = secrets[sessionToken]
+	return o, err
 }
 
 // push pushes a bundle and returns the digest of what was pushed. If b is nil, it only asks the
@@ -177,31 +242,29 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 	})
 	defer func() { a.pause = time.Duration(pause.Load()) }()
 	if p, err := oci.Parse(it.Endpoint); err == nil {
-		login := oci.Login{User: secrets[format.Username], Password: secrets[format.Password], Token: secrets[format.BearerToken]}
+		login := loginOf(secrets)
 		if b == nil {
 			err = oci.Check(ctx, s.Target, p, login)
 		} else {
 			digest, err = oci.Push(ctx, s.Target, p, login, b.Data, map[string]string{revisionName: strconv.FormatInt(b.Revision, 10)})
+			a.tag = digest
 		}
 		if err != nil {
 			a.ResponseCode, a.Error = oci.Answer(err)
 		}
 		return digest, a
 	}
-	o, err := blob.ParseObject(it.Endpoint)
+	o, err := objectOf(it, secrets)
 	if err != nil {
 		a.Error = "endpoint: " + err.Error()
 		return "", a
 	}
-	region, _ := it.Settings[settingRegion].(string)
-	o.Region, o.AccessKey, o.SecretKey = cmp.Or(region, defaultRegion), secrets[accessKey], secrets[secretKey]
-	o.SessionToken = secrets[sessionToken]
 	if b == nil {
 		err = o.Try(ctx, s.Target, []byte("a test of gatehouse\n"))
 	} else {
 		sum := sha256.Sum256(b.Data)
 		digest = "sha256:" + hex.EncodeToString(sum[:])
-		err = o.Put(ctx, s.Target, b.Data, bundleType)
+		a.tag, err = o.Put(ctx, s.Target, b.Data, bundleType)
 	}
 	if err != nil {
 		a.ResponseCode, a.Error = blob.ObjectAnswer(err)
@@ -238,8 +301,9 @@ func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it In
 
 // stored records that the store of a policy engine has a bundle. It returns errLost if another
 // replica has taken over the lane.
-func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, p *Pushed) error {
-	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers})
+func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, a answer) error {
+	p := a.pushed
+	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers, p.At, a.tag})
 	if err != nil {
 		return err
 	}

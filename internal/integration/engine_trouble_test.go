@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -102,6 +104,71 @@ func TestPolicyEngineAfterAFreeze(t *testing.T) {
 				got, err := b.Get(ctx, admin, it.ID)
 				if err != nil || !d.offers(t, host, to, 4) || got.Pushed == nil || got.Pushed.Revision != 4 {
 					t.Errorf("engines get the older bundle: %+v, error %v", got.Pushed, err)
+				}
+			})
+		})
+	}
+}
+
+// TestPolicyEngineAfterALatePush checks that an older bundle does not stay in a store that carries out a
+// push after it was given up, and after a newer one. Without a difference nothing is pushed again.
+func TestPolicyEngineAfterALatePush(t *testing.T) {
+	for _, to := range stores {
+		t.Run(to[:2], func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+				b := newBench(t, c)
+				s := &shelf{bench: b, revision: 3}
+				b.Bundles = s
+				d, host := newDepot(t)
+				var late atomic.Pointer[http.Request]
+				hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if storesBundle(r) && late.Load() == nil {
+						body, err := io.ReadAll(r.Body)
+						if err != nil {
+							t.Error(err)
+						}
+						kept := r.Clone(context.Background())
+						kept.Body = io.NopCloser(bytes.NewReader(body))
+						late.Store(kept)
+						w.WriteHeader(http.StatusGatewayTimeout) // of a proxy before it
+						return
+					}
+					d.ServeHTTP(w, r)
+				}))
+				t.Cleanup(hangs.Close)
+				it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(hangs.URL, "http://")))
+				turns := func(pushes int, after time.Duration) {
+					t.Helper()
+					b.move(after)
+					for range 3 {
+						b.turn("one", it.ID)
+						b.move(2 * lookEvery)
+					}
+					if got, err := b.Get(ctx, admin, it.ID); err != nil || d.got() != pushes {
+						t.Fatalf("%d pushes, want %d: %+v, %v", d.got(), pushes, got, err)
+					}
+				}
+				b.turn("one", it.ID)
+				if late.Load() == nil || d.got() != 0 {
+					t.Fatal("the first push was not held back: this test tests nothing")
+				}
+				s.set(4)
+				turns(1, longestWait)
+				turns(1, askEvery) // it is still there
+				d.ServeHTTP(httptest.NewRecorder(), late.Load())
+				if !d.offers(t, host, to, 3) {
+					t.Fatal("the late push did not come: this test tests nothing")
+				}
+				turns(3, askEvery)
+				if !d.offers(t, host, to, 4) {
+					t.Error("engines get the older bundle")
+				}
+				turns(3, askEvery)
+				d.set(true)
+				turns(3, askEvery) // a store that does not say what it has
+				got, err := b.Get(ctx, admin, it.ID)
+				if err != nil || got.Failures != 0 || got.Pushed.Revision != 4 {
+					t.Errorf("%+v, %v", got, err)
 				}
 			})
 		})

@@ -105,7 +105,7 @@ func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time,
 	case l.Kind == PolicyEngine:
 		var at looked
 		at, err = look(ctx, tx, l.Environment)
-		behind = l.Looked == nil || *l.Looked != at
+		behind = !l.Looked.current(at) || !now.Before(l.Looked.askAt())
 	case l.Kind == SIEM && l.Place != nil:
 		behind, err = follow.Behind(ctx, tx, *l.Place)
 	default:
@@ -179,7 +179,7 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 	defer stop()
 	err = f.Stores.Write(done, tenant, func(tx *db.Tx) error {
 		if a.Error == "" && p.bundle != nil {
-			if err := f.stored(done, tx, tenant, it, *p.bundle, a.pushed); err != nil {
+			if err := f.stored(done, tx, tenant, it, *p.bundle, a); err != nil {
 				return err
 			}
 		}

@@ -49,6 +49,8 @@ type answer struct {
 	pause time.Duration
 	// pushed describes the bundle that a policy engine's store has now.
 	pushed *Pushed
+	// tag is what that store calls it.
+	tag string
 }
 
 // next returns the next parcel of an integration. It is empty if nothing waits.

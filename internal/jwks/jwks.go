@@ -61,12 +61,19 @@ type Set struct {
 	// Static are keys that need no fetch.
 	Static []Key
 
-	mu       sync.Mutex
-	fetched  []Key
-	at       time.Time     // of the last good fetch
-	tried    time.Time     // of the last attempt
-	inFlight chan struct{} // closed when the running fetch ends
-	version  uint64        // grows when keys change, so that verified tokens are checked again
+	mu      sync.Mutex
+	fetched []Key
+	at      time.Time // of the last good fetch
+	tried   time.Time // of the last attempt
+	running *attempt  // nil: no fetch is running
+	version uint64    // grows when keys change, so that verified tokens are checked again
+}
+
+// attempt is a running fetch.
+type attempt struct {
+	done chan struct{} // closed when it ends
+	// err is why it failed. It is set when done is closed.
+	err error
 }
 
 // Find returns the keys that may have signed a token with this key id and algorithm. If there
@@ -76,7 +83,7 @@ func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 	s.mu.Lock()
 	keys := s.match(kid, alg)
 	due := s.URL != "" && (len(keys) == 0 || s.at.IsZero()) && s.Now().Sub(s.tried) >= keyRetry
-	running := s.inFlight
+	running := s.running
 	s.mu.Unlock()
 	if len(keys) > 0 {
 		return keys, nil
@@ -84,7 +91,7 @@ func (s *Set) Find(ctx context.Context, kid, alg string) ([]Key, error) {
 	switch {
 	case running != nil:
 		select {
-		case <-running:
+		case <-running.done:
 		case <-ctx.Done():
 			return nil, ErrUnavailable
 		}
@@ -142,22 +149,25 @@ func (s *Set) Renew(ctx context.Context) {
 	}
 }
 
-// Refresh fetches the set. Concurrent callers share one fetch; only the first one gets its
-// error.
+// Refresh fetches the set. Concurrent callers share one fetch and its error. If the caller whose
+// fetch it is gives up, one of the others fetches.
 func (s *Set) Refresh(ctx context.Context) error {
 	s.mu.Lock()
-	if s.inFlight != nil {
-		running := s.inFlight
+	for s.running != nil {
+		running := s.running
 		s.mu.Unlock()
 		select {
-		case <-running:
-			return nil
+		case <-running.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if !errors.Is(running.err, errGivenUp) {
+			return running.err
+		}
+		s.mu.Lock()
 	}
-	done := make(chan struct{})
-	s.inFlight, s.tried = done, s.Now()
+	mine := &attempt{done: make(chan struct{})}
+	s.running, s.tried = mine, s.Now()
 	s.mu.Unlock()
 
 	keys, err := s.fetch(ctx)
@@ -169,11 +179,17 @@ func (s *Set) Refresh(ctx context.Context) error {
 		}
 		s.fetched, s.at = keys, s.Now()
 	}
-	s.inFlight = nil
+	s.running = nil
 	s.mu.Unlock()
-	close(done)
+	if mine.err = err; err != nil && ctx.Err() != nil {
+		mine.err = errGivenUp
+	}
+	close(mine.done)
 	return err
 }
+
+// errGivenUp is the error of an attempt that ended because its caller gave up.
+var errGivenUp = errors.New("the fetch of the key set was given up")
 
 func (s *Set) fetch(ctx context.Context) ([]Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, keyFetchTimeout)

@@ -1,6 +1,7 @@
 package jwks
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -8,9 +9,14 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
@@ -113,3 +119,64 @@ func TestKeySets(t *testing.T) {
 		t.Errorf("Parse of %d keys = %d, %v, want %d", len(many), len(keys), err, maxKeys)
 	}
 }
+
+// TestRefreshTellsAllWaiters: callers that wait for a running fetch learn that it failed. If its
+// caller gives up, they fetch themselves.
+func TestRefreshTellsAllWaiters(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := `{"keys":[` + jwkOf(t, public, nil) + `]}`
+	for name, c := range map[string]struct {
+		giveUp bool
+		answer int
+		want   string // of the waiters
+	}{
+		"it fails":               {false, http.StatusBadGateway, "the key set answered 502"},
+		"it succeeds":            {false, http.StatusOK, "<nil>"},
+		"its caller gives up":    {true, http.StatusOK, "<nil>"},
+		"and the next one fails": {true, http.StatusBadGateway, "the key set answered 502"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over := make(chan struct{})
+				set := &Set{URL: "http://issuer.example/keys", Now: time.Now, Client: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					select {
+					case <-r.Context().Done():
+						return nil, r.Context().Err()
+					case <-over:
+					}
+					return &http.Response{StatusCode: c.answer, Body: io.NopCloser(strings.NewReader(good)), Request: r}, nil
+				})}}
+				first, giveUp := context.WithCancel(t.Context())
+				defer giveUp()
+				results := make(chan error, 3)
+				go func() { results <- set.Refresh(first) }()
+				synctest.Wait()
+				waiters := make(chan error, 3)
+				for range 3 {
+					go func() { waiters <- set.Refresh(t.Context()) }()
+				}
+				synctest.Wait()
+				if c.giveUp {
+					giveUp()
+					if err := <-results; !errors.Is(err, context.Canceled) {
+						t.Errorf("the caller that gave up: %v", err)
+					}
+					synctest.Wait()
+				}
+				close(over)
+				for range 3 {
+					if got := fmt.Sprint(<-waiters); got != c.want {
+						t.Errorf("a waiter: %s, want %s", got, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

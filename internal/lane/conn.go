@@ -103,11 +103,13 @@ func (c *conn) release() {
 	}
 }
 
-// more reads the rest of a body, until the buffer holds whole bytes.
+// more reads the rest of a body, until the buffer holds whole bytes. The answer, and the rest before
+// the next request, then have as much time as after a body that arrived with its header.
 func (c *conn) more(whole int) bool {
 	c.arm(c.l.Now().Add(c.l.Body))
 	n, err := io.ReadFull(c.Conn, c.buf[len(c.buf):whole])
 	c.buf = c.buf[:len(c.buf)+n]
+	c.arm(c.l.Now().Add(c.l.Idle))
 	return err == nil
 }
 

@@ -327,7 +327,51 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEnd: Close ends resting connections, that running requests are finished, and that
+// armed is a listener that keeps the deadline of the connection that it accepted last.
+type armed struct {
+	net.Listener
+	until atomic.Pointer[time.Time]
+}
+
+func (a *armed) Accept() (net.Conn, error) {
+	c, err := a.Listener.Accept()
+	return armedConn{c, a}, err
+}
+
+type armedConn struct {
+	net.Conn
+	of *armed
+}
+
+func (c armedConn) SetDeadline(t time.Time) error {
+	c.of.until.Store(&t)
+	return c.Conn.SetDeadline(t)
+}
+
+// TestDeadlineAfterALateBody: the answer to a request whose body came after its header has the time
+// of any other answer, and so has the rest before the next request.
+func TestDeadlineAfterALateBody(t *testing.T) {
+	l := &armed{Listener: tcp(t)}
+	left := make(chan time.Duration, 1)
+	p := dial(t, begin(t, l, func(w http.ResponseWriter, req *http.Request) {
+		left <- time.Until(*l.until.Load())
+		echo(w, req)
+	}, func(c *Config) { c.First, c.Body, c.Idle = time.Hour, time.Hour, 10*time.Hour }))
+	for _, late := range []bool{false, true, false} {
+		whole := post("/", "one")
+		if late {
+			p.send(strings.TrimSuffix(whole, "e"))
+			whole = "e"
+		}
+		p.send(whole)
+		if got := <-left; got < 5*time.Hour {
+			t.Errorf("with a late body: %v: %v are left for the answer", late, got)
+		}
+		p.want("lane POST / one")
+	}
+}
+
+// TestEnd checks that Close ends resting connections, that running requests are finished, and that
 // nothing remains.
 func TestEnd(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

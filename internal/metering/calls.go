@@ -174,6 +174,7 @@ func (s *Calls) Copy(ctx context.Context) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
 	byTenant := map[scope.TenantID][]*counted{}
+	s.dropFolded()
 	list := s.all() // before the tenants are read: a counter's tenant that is missing there was purged
 	if len(list) == 0 {
 		return nil
@@ -201,6 +202,7 @@ func (s *Calls) Copy(ctx context.Context) error {
 func (s *Calls) CopyTenant(ctx context.Context, tenant scope.TenantID) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
+	s.dropFolded()
 	var list []*counted
 	for _, c := range s.all() {
 		if c.tenant == tenant && c.Count() != c.copied {
@@ -223,6 +225,30 @@ func (s *Calls) all() []*counted {
 	}
 	return out
 }
+
+// dropFolded frees the counters that an earlier process left and whose hours may be added up
+// already. The earlier process copied them until it ended, and the sum of a day does not say which
+// counters are in it: another copy would count them twice. So the calls after its last copy are lost,
+// if the process stays down for so long. The caller holds copying.
+func (s *Calls) dropFolded() {
+	// Another replica folds, and its clock may be ahead.
+	before := hourOf(foldedBefore(s.now()).Add(24 * time.Hour))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := len(s.left)
+	s.left = slices.DeleteFunc(s.left, func(c *counted) bool {
+		if c.hour < before {
+			s.book.Free(c.Counter)
+		}
+		return c.hour < before
+	})
+	if n := had - len(s.left); n > 0 {
+		s.log.Warn("counters of API calls are too old to be stored: calls after the last copy of the earlier process are lost", "counters", n)
+	}
+}
+
+// foldedBefore returns the day whose earlier hours are added up by the day.
+func foldedBefore(now time.Time) time.Time { return now.Add(-keepHours).Truncate(24 * time.Hour) }
 
 // copyTenant writes the counts of a tenant into its store. If the tenant does not exist any more, it
 // drops them. The caller holds copying.
@@ -301,7 +327,7 @@ func (s *Calls) Fold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := s.now().Add(-keepHours).Truncate(24 * time.Hour)
+	before := foldedBefore(s.now())
 	for _, id := range tenants {
 		err := s.stores.Write(ctx, id, func(tx *db.Tx) error { return foldCalls(ctx, tx, before) })
 		if err != nil && !fault.Is(err, fault.NotFound) {

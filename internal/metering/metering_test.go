@@ -173,6 +173,38 @@ func TestOldCallsAreFoldedIntoDays(t *testing.T) {
 	})
 }
 
+// TestLateProcessCountsNothingTwice: a process that starts again after the hours of its last counters
+// were added up does not store them once more. Younger counters are complete.
+func TestLateProcessCountsNothingTwice(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, now, dir := context.Background(), clockAt(noon), t.TempDir()
+		s := newCalls(t, c, dir, now.now)
+		for range 5 {
+			s.Meter(scope.DefaultTenant, "evaluate")(now.now())
+		}
+		if err := s.Copy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		now.pass(30 * 24 * time.Hour)
+		s.Meter(scope.DefaultTenant, "list")(now.now()) // not copied: the process is killed
+		now.pass(keepHours - 29*24*time.Hour)
+		other := newCalls(t, c, t.TempDir(), now.now)
+		if err := other.Fold(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			again := newCalls(t, c, dir, now.now)
+			if err := again.CopyTenant(ctx, scope.DefaultTenant); err != nil {
+				t.Fatal(err)
+			}
+			if err := again.Copy(ctx); err != nil {
+				t.Fatal(err)
+			}
+			want(t, stored(t, c, scope.DefaultTenant), "evaluate:5 list:1")
+		}
+	})
+}
+
 // TestPeriodsBeginOnTheDayOfTheSubscription: billing periods begin on the day of the month on which the
 // subscription began, or on the last day of a shorter month.
 func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {

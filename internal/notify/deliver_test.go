@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,39 @@ func TestWhoIsTold(t *testing.T) {
 			if got := told(fault, true); got != want {
 				t.Errorf("the end of %s: told %q, want %q", fault, got, want)
 			}
+		}
+	})
+}
+
+// TestEndWhileDisabled: a channel that was disabled when a fault ended sends the end when it is
+// enabled again. It never hears of a fault that began while it was disabled.
+func TestEndWhileDisabled(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b, r := newBench(t, c), newReceiver(t)
+		ch := b.channel(Draft{Endpoint: r.URL})
+		b.queue(Note{Fault: "f"})
+		b.round("a", ch)
+		enable := func(on bool) {
+			t.Helper()
+			if _, err := b.Enable(ctx, admin, ch.ID, on); err != nil {
+				t.Fatal(err)
+			}
+		}
+		enable(false)
+		b.queue(Note{Fault: "f", Resolved: true}, Note{Fault: "f", Resolved: true}, Note{Fault: "g"}, Note{Fault: "g", Resolved: true})
+		b.round("a", ch)
+		if n := len(r.list()); n != 1 {
+			t.Errorf("a disabled channel sent %d messages", n-1)
+		}
+		enable(true)
+		b.round("a", ch)
+		var got []string
+		for _, d := range b.deliveries(DeliveryFilter{}) {
+			got = append(got, d.Payload.Fault+" "+d.Payload.Status+" "+d.Status)
+		}
+		if want := []string{"f resolved sent", "f firing sent"}; !slices.Equal(got, want) || len(r.list()) != 2 {
+			t.Errorf("got %q, %d calls", got, len(r.list()))
 		}
 	})
 }

@@ -41,13 +41,15 @@ func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byt
 }
 
 // queueResolved makes a delivery for each channel that was told of the fault and not yet of its
-// end. It returns how many it made.
+// end. It returns how many it made. In a disabled channel the delivery waits until the channel is
+// enabled again, like those that were queued before: an incident or ticket that the channel opened
+// must not stay open for ever.
 func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []byte, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `INSERT INTO notification_deliveries (channel_id, fault, alert, severity, status, message, created_at, next_at)
 		SELECT c.id, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), 'pending', CAST($4 AS TEXT), CAST($5 AS BIGINT),
 			`+afterFault+`
 		FROM notification_channels c JOIN notification_faults f ON f.channel_id = c.id
-		WHERE f.fault = $1 AND f.opened AND c.enabled ORDER BY c.id`,
+		WHERE f.fault = $1 AND f.opened ORDER BY c.id`,
 		m.Fault, m.Alert, m.Severity, string(stored), now)
 }
 

@@ -121,15 +121,32 @@ func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []by
 	if err != nil {
 		return "", err
 	}
-	options := []remote.Option{
-		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
-		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
-		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }),
-	}
+	options := optionsFor(ctx, via, p, l)
 	if err := remote.Write(p.tag, image, options...); err != nil {
 		return "", err
 	}
 	return sum.String(), confirm(p, sum, options)
+}
+
+// optionsFor returns the options of calls of a registry. They do not retry, because the callers do.
+func optionsFor(ctx context.Context, via *outbound.Client, p Place, l Login) []remote.Option {
+	return []remote.Option{
+		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
+		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }),
+	}
+}
+
+// Current returns the digest of the image at a place; empty: there is none.
+func Current(ctx context.Context, via *outbound.Client, p Place, l Login) (digest string, err error) {
+	at, err := remote.Head(p.tag, optionsFor(ctx, via, p, l)...)
+	if refused, ok := errors.AsType[*transport.Error](err); ok && refused.StatusCode == 404 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return at.Digest.String(), nil
 }
 
 // errNotStored means that a registry accepted an image but does not have it.

@@ -98,11 +98,12 @@ func shadowWarnings(ctx context.Context, tx *db.Tx, p Policy) ([]Warning, error)
 	if p.ResourceID == nil || p.Kind == KindLibrary {
 		return nil, nil
 	}
-	ids, why, err := resource.Shadows(ctx, tx, p.Environment, *p.ResourceID)
-	if err != nil || why == "" {
+	found, err := resource.Shadows(ctx, tx, p.Environment, []int64{*p.ResourceID})
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return []Warning{p.warning(warnShadowed, fmt.Sprintf("policy %d does not decide on all requests of resource %d: %s", p.ID, *p.ResourceID, why), ids...)}, nil
+	by := found[*p.ResourceID]
+	return []Warning{p.warning(warnShadowed, fmt.Sprintf("policy %d does not decide on all requests of resource %d: %s", p.ID, *p.ResourceID, by.Why), by.IDs...)}, nil
 }
 
 // warning returns a warning about p and resources.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,25 +160,26 @@ func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile
 	if !sc.Sees(scope.Sandbox) {
 		return out, nil
 	}
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		for i, c := range repo.Controls {
-			id := linked[i].resource
-			if id == nil && c.Resource == nil {
-				id = r.ResourceID
-			}
-			if id == nil || c.IsLibrary() {
-				continue
-			}
-			_, why, err := resource.Shadows(ctx, tx, scope.Sandbox, *id)
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				out = append(out, lang.FileIssue{File: c.Path, Issue: lang.Issue{Message: why, Severity: lang.SeverityWarning, Rule: "shadowed"}})
-			}
+	bound := make([]int64, len(repo.Controls)) // the resource of each control; 0: none
+	for i, c := range repo.Controls {
+		id := linked[i].resource
+		if id == nil && c.Resource == nil {
+			id = r.ResourceID
 		}
-		return nil
+		if id != nil && !c.IsLibrary() {
+			bound[i] = *id
+		}
+	}
+	var found map[int64]resource.Shadow
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		found, err = resource.Shadows(ctx, tx, scope.Sandbox, slices.Compact(slices.Sorted(slices.Values(bound))))
+		return err
 	})
+	for i, c := range repo.Controls {
+		if by, shadowed := found[bound[i]]; shadowed {
+			out = append(out, lang.FileIssue{File: c.Path, Issue: lang.Issue{Message: by.Why, Severity: lang.SeverityWarning, Rule: "shadowed"}})
+		}
+	}
 	return out, err
 }
 

@@ -64,7 +64,8 @@ func describeControl(ctx context.Context, tx *db.Tx, p policy.Policy, path strin
 	w := controlfile.Written{Path: path, Name: p.Name, Description: p.Description, Status: p.Status, Source: p.RegoCode}
 	for _, c := range p.TestCases {
 		if c.InputHidden {
-			continue // a deployment by a caller who may not see the case keeps it
+			w.HiddenCases++ // the manifest says so, and a deployment keeps the case
+			continue
 		}
 		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Data: c.Data.Members(), Expected: c.Expected})
 	}

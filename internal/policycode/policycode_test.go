@@ -101,6 +101,18 @@ func TestPlacement(t *testing.T) {
 	if r.ResourceID == nil {
 		t.Error("placement changes its request")
 	}
+	// Cases of decisions stay if the caller may not see them, or if the export of the files could not.
+	sees := scope.Scope{Permissions: scope.Permissions{All: true}}
+	for _, c := range []struct {
+		sc     scope.Scope
+		hidden int
+		keeps  bool
+	}{{scope.Scope{}, 0, true}, {sees, 0, false}, {sees, 1, true}} {
+		got, err := placement(c.sc, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases, HiddenCases: c.hidden}, links{}, r, d)
+		if err != nil || got.Change.KeepRecorded != c.keeps {
+			t.Errorf("%d hidden cases: keeps %v, %v", c.hidden, got.Change.KeepRecorded, err)
+		}
+	}
 	cases[0].Input = map[string]any{"f": func() {}}
 	if _, err := placement(scope.Scope{}, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases}, links{}, r, d); err == nil || !strings.Contains(err.Error(), "test cases of a.rego") {
 		t.Errorf("placement of a case that is not JSON: got %v, want an error about the test cases", err)

@@ -69,7 +69,11 @@ func BenchmarkHundredThousand(b *testing.B) {
 			s := service(c, nil, nil)
 			s.Now = time.Now
 			s.PoliciesOf = func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) { return nil, nil }
-			n := int64(0)
+			made, err := s.Create(ctx, sc(scope.Sandbox), Draft{Name: "hostless", Type: "api", Path: "/none/of/these"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n, hostless := int64(0), made.ID
 			for _, call := range []struct {
 				name string
 				do   func() error
@@ -78,6 +82,12 @@ func BenchmarkHundredThousand(b *testing.B) {
 				{"list/last", func() error { _, err := s.List(ctx, sc(scope.Sandbox), Filter{Limit: 100, Skip: 98_000}); return err }},
 				{"list/1000", func() error { _, err := s.List(ctx, sc(""), Filter{Limit: 1000, Skip: 99_000}); return err }},
 				{"list/type", func() error { _, err := s.List(ctx, sc(""), Filter{Limit: 100, Skip: 9000, Type: "llm"}); return err }},
+				{"shadows", func() error {
+					return store.Read(ctx, func(tx *db.Tx) error {
+						_, err := Shadows(ctx, tx, scope.Sandbox, []int64{hostless})
+						return err
+					})
+				}},
 				{"inventory", func() error { _, err := s.Inventory(ctx, sc(scope.Sandbox)); return err }},
 				{"inventory/both", func() error { _, err := s.Inventory(ctx, sc("")); return err }},
 				{"bulk/100", func() error { _, err := s.ClassifyBulk(ctx, sc(scope.Sandbox), 100); return err }},

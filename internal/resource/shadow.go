@@ -1,9 +1,10 @@
 package resource
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -11,12 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-const (
-	// maxCompared is the largest number of resources that one search for shadows reads.
-	maxCompared = 1000
-	// maxShadows is how many resources one warning lists.
-	maxShadows = 10
-)
+// maxShadows is how many resources one warning lists.
+const maxShadows = 10
 
 // Warning reports an effect of a resource that its owner may not expect.
 type Warning struct {
@@ -29,7 +26,6 @@ type Warning struct {
 // controls of resources without a host.
 func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, error) {
 	var out []Warning
-	guards := map[scope.Env][]Resource{}
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 		var ids []int64
 		for _, r := range list {
@@ -37,67 +33,117 @@ func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, erro
 				ids = append(ids, r.ID)
 			}
 		}
-		if len(ids) == 0 {
-			continue
-		}
-		open, err := openHosts(ctx, tx, env, slices.Min(ids), slices.Max(ids))
+		open, err := openAmong(ctx, tx, ids)
 		if err != nil {
 			return nil, err
 		}
-		if guards[env], err = hostlessGuards(ctx, tx, env); err != nil {
+		behind, err := meeting(open, hostlessGuards(ctx, tx, env))
+		if err != nil {
 			return nil, err
 		}
 		for _, r := range open {
-			if !slices.Contains(ids, r.ID) {
-				continue
-			}
-			if behind := overlapping(r, guards[env]); len(behind) > 0 {
-				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), named(behind))
-				out = append(out, Warning{"shadows_controls", text, append([]int64{r.ID}, idsOf(behind)...)})
+			if guards := behind[r.ID]; len(guards) > 0 {
+				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), named(guards))
+				out = append(out, Warning{"shadows_controls", text, append([]int64{r.ID}, idsOf(guards)...)})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Warning) int { return int(a.ResourceIDs[0] - b.ResourceIDs[0]) })
+	slices.SortFunc(out, func(a, b Warning) int { return cmp.Compare(a.ResourceIDs[0], b.ResourceIDs[0]) })
 	return out, nil
 }
 
-// Shadows finds the resources that keep requests from the controls of resource id. It finds
-// some only if resource id names no host: those of the environment that name one, have no
-// active control and can match the same requests. ids has the first 10; why explains them to
-// people, and is empty if there are none.
-func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (ids []int64, why string, err error) {
-	guard, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && (guard.Environment != env || guard.host() != "") {
-		return nil, "", nil
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	open, err := openHosts(ctx, tx, env, 0, 0)
-	if err != nil {
-		return nil, "", err
-	}
-	before := overlapping(guard, open)
-	if len(before) > 0 {
-		why = fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", named(before), id)
-	}
-	return idsOf(before), why, nil
+// Shadow is what keeps requests from the controls of one resource.
+type Shadow struct {
+	// IDs are the resources that match the requests first, the first 10.
+	IDs []int64
+	// Why explains it to people.
+	Why string
 }
+
+// Shadows finds the resources that keep requests from the controls of the resources ids of an
+// environment, and returns them by id of ids. It finds some only for resources that name no host:
+// those of the environment that name one, have no active control and can match the same
+// requests.
+func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (map[int64]Shadow, error) {
+	guards, err := withIDs(ctx, tx, env, ids)
+	if err != nil {
+		return nil, err
+	}
+	guards = slices.DeleteFunc(guards, func(r Resource) bool { return !r.hostless() })
+	before, err := meeting(guards, openHosts(ctx, tx, env))
+	if err != nil {
+		return nil, err
+	}
+	out := map[int64]Shadow{}
+	for id, open := range before {
+		out[id] = Shadow{IDs: idsOf(open), Why: fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", named(open), id)}
+	}
+	return out, nil
+}
+
+// meeting returns, by id, for each resource of list those of others that can match one of its
+// requests: the first that others yields, at most maxShadows+1. others may be very many: it
+// compares each with few resources of list, and stops when it has found enough.
+func meeting(list []Resource, others iter.Seq2[Resource, error]) (map[int64][]Resource, error) {
+	// Resources by the first segment of their paths; "" has those that match any.
+	waiting := map[string][]Resource{}
+	for _, r := range list {
+		first := firstSegment(r.Path)
+		waiting[first] = append(waiting[first], r)
+	}
+	found := map[int64][]Resource{}
+	// compare drops from the waiting resources of one first segment those that have enough.
+	compare := func(first string, other Resource) {
+		rest := slices.DeleteFunc(waiting[first], func(r Resource) bool {
+			if overlap(r, other) {
+				found[r.ID] = append(found[r.ID], other)
+			}
+			return len(found[r.ID]) > maxShadows
+		})
+		if waiting[first] = rest; len(rest) == 0 {
+			delete(waiting, first)
+		}
+	}
+	if len(waiting) == 0 {
+		return found, nil
+	}
+	for other, err := range others {
+		if err != nil {
+			return nil, err
+		}
+		if first := firstSegment(other.Path); first == "" {
+			for each := range waiting {
+				compare(each, other)
+			}
+		} else {
+			compare(first, other)
+			compare("", other)
+		}
+		if len(waiting) == 0 {
+			break
+		}
+	}
+	return found, nil
+}
+
+// firstSegment returns the first segment of a path pattern, equal for all spellings that overlap
+// takes for the same. It is empty if the pattern has none, or if it is a wildcard.
+func firstSegment(pattern string) string {
+	for first := range strings.FieldsFuncSeq(pattern, isSlash) {
+		if isWildcard(first) || first == "**" {
+			return ""
+		}
+		return strings.ToLower(strings.ToUpper(first))
+	}
+	return ""
+}
+
+// hostless reports whether requests to every host can match a resource.
+func (r Resource) hostless() bool { return r.host() == "" }
 
 // canShadow reports whether a resource may keep requests from others. A discovered resource
 // does not: resources without a host take precedence over it.
 func (r Resource) canShadow() bool { return r.host() != "" && !r.AutoDiscovered }
-
-// overlapping returns those of list that can match the same request as r.
-func overlapping(r Resource, list []Resource) []Resource {
-	var out []Resource
-	for _, o := range list {
-		if overlap(r, o) {
-			out = append(out, o)
-		}
-	}
-	return out
-}
 
 // overlap reports whether one request can have the path and the method of both resources.
 func overlap(a, b Resource) bool {
@@ -121,8 +167,10 @@ func overlap(a, b Resource) bool {
 }
 
 func segments(pattern string) []string {
-	return strings.FieldsFunc(pattern, func(r rune) bool { return r == '/' })
+	return strings.FieldsFunc(pattern, isSlash)
 }
+
+func isSlash(r rune) bool { return r == '/' }
 
 func isWildcard(segment string) bool { return segment == "*" || strings.HasPrefix(segment, "{") }
 

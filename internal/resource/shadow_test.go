@@ -1,6 +1,15 @@
 package resource
 
-import "testing"
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
 
 // TestOverlap: two resources overlap if one request can match both.
 func TestOverlap(t *testing.T) {
@@ -44,4 +53,66 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("overlap of the methods %v and %v = %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
+}
+
+// TestShadowsAmongMany: a warning does not depend on how many resources come before those that it
+// is about.
+func TestShadowsAmongMany(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s, store := context.Background(), service(c, nil, nil), tenantStore(t, c)
+		// 1,500 resources that name a host and have no control, and 1,500 without a host that have
+		// one. None of them overlaps.
+		err := store.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+				INSERT INTO resources (name, type, environment, path, original_host, auto_discovered, version, created_at, updated_at)
+				SELECT 'r' || i, 'api', 'sandbox', '/r' || i, CASE WHEN i % 2 = 0 THEN 'h.example' ELSE '' END, FALSE, 1, 0, 0 FROM n`)
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `INSERT INTO policies (name, name_folded, status, environment, rego_code, version, resource_id, created_at, updated_at)
+				SELECT name, name, 'active', 'sandbox', 'package c', 1, id, 0, 0 FROM resources WHERE original_host = ''`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		guard := create(t, s, Draft{Name: "guard", Type: "api", Path: "/Admin/{page}"})
+		err = store.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO policies (name, name_folded, status, environment, rego_code, version, resource_id, created_at, updated_at)
+				VALUES ('g', 'g', 'active', 'sandbox', 'package c', 1, $1, 0, 0)`, guard.ID)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := func(what string, got []Warning, ids ...int64) {
+			t.Helper()
+			if len(got) != 1 || !slices.Equal(got[0].ResourceIDs, ids) {
+				t.Errorf("%s: %+v, want %v", what, got, ids)
+			}
+		}
+		open := create(t, s, Draft{Name: "open", Type: "api", Path: "/admin/**", OriginalHost: "pay.example"})
+		want("the registration", open.Warnings, open.ID, guard.ID)
+		wide := create(t, s, Draft{Name: "wide", Type: "api", Path: "/{any}/secret", OriginalHost: "pay.example"})
+		want("the registration of a pattern", wide.Warnings, wide.ID, guard.ID)
+		page, err := s.List(ctx, sc(scope.Sandbox), Filter{Limit: 1000, Skip: 3001})
+		if err != nil || len(page.Warnings) != 2 {
+			t.Errorf("the list warns of %+v, %v", page.Warnings, err)
+		}
+		err = store.Read(ctx, func(tx *db.Tx) error {
+			found, err := Shadows(ctx, tx, scope.Sandbox, []int64{1, guard.ID})
+			if len(found) != 1 || !slices.Equal(found[guard.ID].IDs, []int64{open.ID, wide.ID}) || found[guard.ID].Why == "" {
+				t.Errorf("found %+v", found)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A warning about very many names the first of them.
+		all := create(t, s, Draft{Name: "all", Type: "api", Path: "/**", OriginalHost: "all.example"})
+		if w := all.Warnings; len(w) != 1 || len(w[0].ResourceIDs) != 1+maxShadows || !strings.Contains(w[0].Message, "and more") {
+			t.Errorf("%+v", w)
+		}
+	})
 }

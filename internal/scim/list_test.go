@@ -3,6 +3,7 @@ package scim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,63 @@ func TestFiltersAreBounded(t *testing.T) {
 		other()
 		done()
 		check("afterwards", 0, people, "ok")
+	})
+}
+
+// TestPagesRepeatAndDropNobody: the pages of a list, by startIndex, have each person and group once,
+// in the order in which they were added, with each filter and size of a page. Some were added at the
+// same time.
+func TestPagesRepeatAndDropNobody(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := New(Service{Stores: c, Now: time.Now})
+		sc := scope.Scope{Tenant: scope.DefaultTenant}
+		const all = batch + 20
+		begun := db.Stamp(time.Now())
+		var want []string
+		err := c.Write(t.Context(), sc.Tenant, func(tx *db.Tx) error {
+			for i := range all {
+				id, at := fmt.Sprintf("p%04d", (i*7919)%all), begun.Add(time.Duration(i/50)*time.Second)
+				want = append(want, fmt.Sprintf("%02d %s", i/50, id))
+				if _, err := tx.Exec(t.Context(), `INSERT INTO users (id, email, username, password_hash, status, created_at, updated_at) VALUES ($1, $1, $1, '', $2, $3, $3)`, id, user.Active, at); err != nil {
+					return err
+				}
+				if err := putGroup(t.Context(), tx, group{ID: id, Name: "team " + id, CreatedAt: at, UpdatedAt: at}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(want)
+		lists := map[string]func(Query) (Page, error){
+			"users":  func(q Query) (Page, error) { return s.ListUsers(t.Context(), sc, q) },
+			"groups": func(q Query) (Page, error) { return s.ListGroups(t.Context(), sc, q) },
+		}
+		for _, l := range []struct{ kind, filter string }{{"users", ""}, {"users", `userName sw "p"`}, {"groups", ""}, {"groups", `displayName sw "team"`}} {
+			for _, size := range []int{30, 200} {
+				var got []string
+				for start := 1; start <= all; {
+					page, err := lists[l.kind](Query{Filter: l.filter, Start: start, Count: &size})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if page.Total != all || page.Start != start || len(page.Resources) == 0 {
+						t.Fatalf("%v from %d: %d of %d from %d", l, start, len(page.Resources), page.Total, page.Start)
+					}
+					for _, r := range page.Resources {
+						got = append(got, r.Document["id"].(string))
+					}
+					start += len(page.Resources)
+				}
+				for i, id := range got {
+					if len(got) != all || id != want[i][3:] {
+						t.Fatalf("%v by %d: place %d of %d is %s, want %s", l, size, i, len(got), id, want[i])
+					}
+				}
+			}
+		}
 	})
 }
 

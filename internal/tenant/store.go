@@ -160,9 +160,11 @@ func selectOpen(ctx context.Context, tx *db.Tx, kind, subject string) ([]Alert, 
 		WHERE type = $1 AND subject = $2 AND resolved_at IS NULL ORDER BY id`, kind, subject)
 }
 
+// selectAlerts returns all open alerts and the newest 1,000 others, newest first. Alerts that come and
+// go do not hide one that stays.
 func selectAlerts(ctx context.Context, tx *db.Tx) ([]Alert, error) {
 	return db.All[Alert](ctx, tx, `SELECT id, type, severity, subject, message, created_at, resolved_at FROM tenant_alerts
-		ORDER BY id DESC LIMIT 1000`)
+		WHERE resolved_at IS NULL OR id IN (SELECT id FROM tenant_alerts WHERE resolved_at IS NOT NULL ORDER BY id DESC LIMIT 1000) ORDER BY id DESC`)
 }
 
 func selectEnforcement(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, error) {

@@ -105,14 +105,15 @@ func NewTLSListener(t testing.TB, names ...string) *TLSListener {
 	t.Helper()
 	dir := t.TempDir()
 	l := &TLSListener{Addr: freeport.Addr(t), Authority: NewCA(t), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
-	l.Replace(t, names...)
+	l.Replace(t, 240*time.Hour, names...)
 	return l
 }
 
-// Replace writes a new certificate for localhost and the names, and its key.
-func (l *TLSListener) Replace(t testing.TB, names ...string) {
+// Replace writes a new certificate for localhost and the names, and its key. It is valid for life from
+// now on.
+func (l *TLSListener) Replace(t testing.TB, life time.Duration, names ...string) {
 	t.Helper()
-	certificate, key := l.Authority.Issue(t, 240*time.Hour, append([]string{"localhost"}, names...)...)
+	certificate, key := l.Authority.Issue(t, life, append([]string{"localhost"}, names...)...)
 	for file, text := range map[string]string{l.CertFile: certificate, l.KeyFile: key} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

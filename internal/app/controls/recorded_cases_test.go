@@ -135,4 +135,33 @@ func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf f
 		}
 	}
 	kept("deployed")
+	auditorDeploys(t, a, files.Files, kept)
+}
+
+// auditorDeploys deploys what an author without audit:read exported, with a key that may see all
+// cases: what the export had to leave out stays, until the mark of it is removed from the file.
+func auditorDeploys(t *testing.T, a *apptest.Client, files []json.RawMessage, kept func(when string)) {
+	t.Helper()
+	text, err := json.Marshal(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `hidden_tests: 2`) {
+		t.Fatalf("the export does not say what it left out: %s", text)
+	}
+	if drift := a.Do(t, "POST", "/policies-as-code/drift", body{"environment": "sandbox", "files": files}).Want(200); drift.Get("in_sync") != true {
+		t.Errorf("drift of another's pull: %s", drift.Body)
+	}
+	if res := a.Do(t, "POST", "/policies-as-code/deploy", body{"files": files}).Want(200, 201); !strings.Contains(string(res.Body), `"unchanged"`) {
+		t.Errorf("deployed what another pulled: %s", res.Body)
+	}
+	kept("deployed by who sees them")
+	var open []json.RawMessage
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), `hidden_tests: 2`, `hidden_tests: 0`)), &open); err != nil {
+		t.Fatal(err)
+	}
+	a.Do(t, "POST", "/policies-as-code/deploy", body{"files": open}).Want(200, 201)
+	if res := a.Do(t, "GET", "/policies-as-code/files?environment=sandbox", nil).Want(200); strings.Contains(string(res.Body), "mallory-") {
+		t.Errorf("what the file lacks is stored still: %s", res.Body)
+	}
 }

@@ -271,7 +271,66 @@ func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme 
 	waitForCertificate(t, l, "www.acme.test", "localhost")
 
 	waitForOwn := waitForOther(t, l, "gate.test")
-	l.Replace(t, "gate.test", "*.gate.test")
+	l.Replace(t, 240*time.Hour, "gate.test", "*.gate.test")
 	waitForOwn()
 	s.Anonymous().Do(t, "GET", "/health", nil).Want(200)
+	checkEnd(t, s, l)
+}
+
+// checkEnd: operators are warned before and after the deployment's own certificate ends, by an alert
+// and a gauge, until it is replaced. The state of the decision log does not change.
+func checkEnd(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
+	over := l.Transport(l.Authority.Pool)
+	over.TLSClientConfig.InsecureSkipVerify = true // a client must be able to ask when the certificate has ended
+	admin := *s.Admin
+	admin.Over = over
+	host := admin
+	host.Base = strings.TrimSuffix(admin.Base, "/api/v1")
+	alerts := func() string {
+		var list []struct {
+			Type, Severity, Message string
+			Resolved                *string `json:"resolved_at"`
+		}
+		admin.Do(t, "GET", "/tenants/default/alerts", nil).Want(200).Into(&list)
+		out := ""
+		for _, a := range list {
+			if a.Resolved == nil && a.Type == "deployment_certificate" {
+				out += a.Severity + ": " + a.Message
+			}
+		}
+		return out
+	}
+	left := func() string {
+		for line := range strings.Lines(string(host.Do(t, "GET", "/metrics", nil).Want(200).Body)) {
+			if of, found := strings.CutPrefix(line, "gatehouse_tls_certificate_left_seconds "); found {
+				return of
+			}
+		}
+		return "absent"
+	}
+	if got := alerts(); got != "" || strings.HasPrefix(left(), "-") || left() == "absent" {
+		t.Fatalf("a certificate of ten days: %q, %s s are left", got, left())
+	}
+	for _, c := range []struct {
+		life     time.Duration
+		severity string
+	}{{5 * time.Minute, "warning: "}, {-time.Minute, "critical: "}} {
+		l.Replace(t, c.life, "gate.test")
+		apptest.Eventually(t, time.Minute, func() error {
+			if got := alerts(); !strings.HasPrefix(got, c.severity) || strings.HasPrefix(left(), "-") != (c.life < 0) {
+				return fmt.Errorf("with %v left: %q, %s s are left", c.life, got, left())
+			}
+			return nil
+		})
+	}
+	if h := host.Do(t, "GET", "/health", nil).Want(200); h.Get("status") != "healthy" {
+		t.Errorf("the certificate changes the state of the decision log: %s", h.Body)
+	}
+	l.Replace(t, 240*time.Hour, "gate.test", "*.gate.test")
+	apptest.Eventually(t, time.Minute, func() error {
+		if got := alerts(); got != "" {
+			return fmt.Errorf("with a new certificate: %q", got)
+		}
+		return nil
+	})
 }

@@ -1,0 +1,32 @@
+package tenant
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestAnOpenAlertIsNotHidden: the list has an alert that is open still, however many came and went
+// after it, and a bounded number of those.
+func TestAnOpenAlertIsNotHidden(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		var list []Alert
+		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)
+				INSERT INTO tenant_alerts (type, severity, subject, message, created_at, resolved_at)
+				SELECT 'bouncer_trouble', 'error', CASE WHEN i = 1 THEN 'first' ELSE 'b' END, 'm', 0, CASE WHEN i = 1 THEN NULL ELSE 1 END FROM n`)
+			if err != nil {
+				return err
+			}
+			list, err = selectAlerts(ctx, tx)
+			return err
+		})
+		if err != nil || len(list) != 1001 || list[1000].Subject != "first" || list[1000].ResolvedAt != nil || list[0].ID < list[999].ID {
+			t.Errorf("%d alerts, %v", len(list), err)
+		}
+	})
+}

@@ -92,11 +92,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter, own bool) 
 
 // Get returns one request that the caller may read.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
-	var r Request
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		r, err = load(ctx, tx, sc, id)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Request, error) { return load(ctx, tx, sc, id) })
 	return r.at(s.Now()), err
 }
 

@@ -46,14 +46,19 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, true, fn)
 }
 
-// Revision returns the value of a counter that Bump increments; 0 before the first Bump.
-func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
-	var value int64
+// ReadStore runs fn like DB.Read, and returns the value that fn returns.
+func ReadStore[T any](ctx context.Context, d *DB, fn func(tx *Tx) (T, error)) (T, error) {
+	var v T
 	err := d.Read(ctx, func(tx *Tx) (err error) {
-		value, err = tx.Revision(ctx, name)
+		v, err = fn(tx)
 		return err
 	})
-	return value, err
+	return v, err
+}
+
+// Revision returns the value of a counter that Bump increments; 0 before the first Bump.
+func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
+	return ReadStore(ctx, d, func(tx *Tx) (int64, error) { return tx.Revision(ctx, name) })
 }
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {

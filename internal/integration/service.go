@@ -371,12 +371,7 @@ func (it Integration) withComputed() Integration {
 }
 
 func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
-	var it Integration
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		it, err = load(ctx, tx, id)
-		return err
-	})
-	return it, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Integration, error) { return load(ctx, tx, id) })
 }
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Integration, error) {

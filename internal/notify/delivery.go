@@ -147,11 +147,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilt
 
 // Delivery returns one delivery, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
-	var d Delivery
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = loadDelivery(ctx, tx, sc, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Delivery, error) { return loadDelivery(ctx, tx, sc, id) })
 	return d.filled(), err
 }
 

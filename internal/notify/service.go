@@ -55,11 +55,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 
 // Get returns one channel, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
-	var c Channel
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		c, err = load(ctx, tx, sc, id)
-		return err
-	})
+	c, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Channel, error) { return load(ctx, tx, sc, id) })
 	return c.withComputed(), err
 }
 
@@ -363,12 +359,7 @@ func Missing(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int6
 
 // load returns one channel as it is stored.
 func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
-	var c Channel
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		c, err = load(ctx, tx, sc, id)
-		return err
-	})
-	return c, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Channel, error) { return load(ctx, tx, sc, id) })
 }
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, error) {

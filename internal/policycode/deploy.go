@@ -207,10 +207,6 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 
 // Get returns a stored deployment. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
-	var d Deployment
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = deployment(ctx, tx, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Deployment, error) { return deployment(ctx, tx, id) })
 	return db.Found(d, err, sc.Sees(d.Environment), "deployment")
 }

@@ -37,7 +37,7 @@ func (r Resource) subject() classify.Subject {
 func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classify.Proposal, error) {
 	var r Resource
 	ask := false
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if r, err = s.load(ctx, tx, sc, id); err != nil || s.Assist == nil || s.AssistOn == nil {
 			return err
 		}

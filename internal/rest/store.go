@@ -92,10 +92,7 @@ func purge(ctx context.Context, d *db.DB, before time.Time) error {
 
 // find reads a row; ok is false if there is none.
 func find(ctx context.Context, d *db.DB, key string) (row entry, ok bool, err error) {
-	err = d.Read(ctx, func(tx *db.Tx) (err error) {
-		row, err = lookup(ctx, tx, key)
-		return err
-	})
+	row, err = db.ReadStore(ctx, d, func(tx *db.Tx) (entry, error) { return lookup(ctx, tx, key) })
 	if errors.Is(err, db.ErrNoRows) {
 		return entry{}, false, nil
 	}

@@ -207,12 +207,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Vendor, e
 }
 
 // used counts a vendor's tenants.
-func (s *Service) used(ctx context.Context, id string) (n int64, err error) {
-	err = s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		n, err = tenant.CountOfVendor(ctx, tx, id)
-		return err
-	})
-	return n, err
+func (s *Service) used(ctx context.Context, id string) (int64, error) {
+	return db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (int64, error) { return tenant.CountOfVendor(ctx, tx, id) })
 }
 
 // Update changes the members that were sent. If ifVersion is not 0 and not the current version,

@@ -145,11 +145,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64,
 
 // Delivery returns one delivery of a subscription, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
-	var d Delivery
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = loadDelivery(ctx, tx, webhook, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Delivery, error) { return loadDelivery(ctx, tx, webhook, id) })
 	if err != nil {
 		return d, err
 	}

@@ -224,12 +224,8 @@ func (r Repository) apply(c RepositoryChange) Repository {
 	if c.Name != nil {
 		r.Name = strings.TrimSpace(*c.Name)
 	}
-	if c.URL != nil {
-		r.URL = *c.URL
-	}
-	if c.Enabled != nil {
-		r.Enabled = *c.Enabled
-	}
+	patch.Assign(&r.URL, c.URL)
+	patch.Assign(&r.Enabled, c.Enabled)
 	c.Branch.Apply(&r.Branch)
 	c.Path.Apply(&r.Path)
 	r.Path = strings.Trim(r.Path, "/")

@@ -213,12 +213,8 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch
 	if ch.Name != nil {
 		it.Name = strings.TrimSpace(*ch.Name)
 	}
-	if ch.Endpoint != nil {
-		it.Endpoint = *ch.Endpoint
-	}
-	if ch.Enabled != nil {
-		it.Enabled = *ch.Enabled
-	}
+	patch.Assign(&it.Endpoint, ch.Endpoint)
+	patch.Assign(&it.Enabled, ch.Enabled)
 	ch.Settings.Apply(&it.Settings)
 	if it.Settings == nil {
 		it.Settings = map[string]any{}

@@ -77,9 +77,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 	if c.SeverityThreshold == "" {
 		c.SeverityThreshold = format.Info
 	}
-	if d.MaxAttempts != nil {
-		c.MaxAttempts = *d.MaxAttempts
-	}
+	patch.Assign(&c.MaxAttempts, d.MaxAttempts)
 	secrets, offences := t.ReadCredential(d.Credential)
 	if c.Settings == nil {
 		c.Settings = map[string]any{}
@@ -162,24 +160,14 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 	if ch.Name != nil {
 		c.Name = strings.TrimSpace(*ch.Name)
 	}
-	if ch.Endpoint != nil {
-		c.Endpoint = *ch.Endpoint
-	}
-	if ch.SeverityThreshold != nil {
-		c.SeverityThreshold = *ch.SeverityThreshold
-	}
-	if ch.MaxAttempts != nil {
-		c.MaxAttempts = *ch.MaxAttempts
-	}
-	if ch.Enabled != nil {
-		c.Enabled = *ch.Enabled
-	}
+	patch.Assign(&c.Endpoint, ch.Endpoint)
+	patch.Assign(&c.SeverityThreshold, ch.SeverityThreshold)
+	patch.Assign(&c.MaxAttempts, ch.MaxAttempts)
+	patch.Assign(&c.Enabled, ch.Enabled)
 	ch.Settings.Apply(&c.Settings)
 	ch.QuietHours.ApplyPointer(&c.QuietHours)
 	c.QuietHours = c.QuietHours.filled()
-	if ch.DigestWindow != nil {
-		c.DigestWindow = *ch.DigestWindow
-	}
+	patch.Assign(&c.DigestWindow, ch.DigestWindow)
 	kept := len(secrets) > 0 && ch.Credential == nil
 	if ch.Credential != nil {
 		secrets, _ = t.ReadCredential(ch.Credential)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -206,9 +207,7 @@ func (p Policy) apply(c Change) (Policy, error) {
 			return Policy{}, fault.Invalidf("/name", "the name is required")
 		}
 	}
-	if c.RegoCode != nil {
-		p.RegoCode = *c.RegoCode
-	}
+	patch.Assign(&p.RegoCode, c.RegoCode)
 	c.Description.Apply(&p.Description)
 	c.ResourceID.ApplyPointer(&p.ResourceID)
 	c.BouncerID.ApplyPointer(&p.BouncerID)

@@ -128,12 +128,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		ID: s.NewID(), Name: strings.TrimSpace(d.Name), MaxTenants: usualTenants, RequestsPerHour: usualRequests,
 		CreatedBy: sc.Actor.Name, CreatedAt: now, UpdatedAt: now, Version: 1,
 	}
-	if d.MaxTenants != nil {
-		v.MaxTenants = *d.MaxTenants
-	}
-	if d.RequestsPerHour != nil {
-		v.RequestsPerHour = *d.RequestsPerHour
-	}
+	patch.Assign(&v.MaxTenants, d.MaxTenants)
+	patch.Assign(&v.RequestsPerHour, d.RequestsPerHour)
 	key, err := s.Auth.Dedicated.Issue(ctx, sc, scope.Vendor, v.ID, v.Name, 0, func(tx *db.Tx) error {
 		if err := insertVendor(ctx, tx, v); err != nil {
 			return err

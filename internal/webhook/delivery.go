@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -192,12 +193,8 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 	if f.Status == "" {
 		f.Status = Dead
 	}
-	if r.Start != nil {
-		f.Start = *r.Start
-	}
-	if r.End != nil {
-		f.End = *r.End
-	}
+	patch.Assign(&f.Start, r.Start)
+	patch.Assign(&f.End, r.End)
 	if r.Start != nil && r.End != nil && r.End.Before(*r.Start) {
 		return Requeued{}, fault.Invalidf("/end_date", "end_date is before start_date")
 	}

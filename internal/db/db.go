@@ -353,6 +353,15 @@ func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) 
 	return store.Write(ctx, fn)
 }
 
+// WriteBatches is DB.WriteBatches in one tenant's store.
+func (c *Cluster) WriteBatches(ctx context.Context, id scope.TenantID, batch int64, step func(tx *Tx) (int64, error)) (int64, error) {
+	store, err := c.Tenant(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return store.WriteBatches(ctx, batch, step)
+}
+
 // WriteUnder is like Write, but holds the named lock (Tx.Lock) from the start.
 func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string, fn func(tx *Tx) error) error {
 	return c.Write(ctx, id, func(tx *Tx) error {

@@ -241,16 +241,10 @@ func (s *Service) endTest(ctx context.Context, kind string, c format.Channel, m 
 // a message for keepFaults.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
-	for {
-		var n int64
-		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
-			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), s.Now().Add(-keepFaults), batch)
-			return err
-		})
-		if err != nil || n < batch {
-			return err
-		}
-	}
+	_, err := s.Stores.WriteBatches(ctx, tenant, batch, func(tx *db.Tx) (int64, error) {
+		return forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), s.Now().Add(-keepFaults), batch)
+	})
+	return err
 }
 
 func loadDelivery(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Delivery, error) {

@@ -231,16 +231,10 @@ func wake(ctx context.Context, tx *db.Tx, webhook int64) error {
 // Forget removes deliveries of a tenant that ended more than keepDeliveries ago.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
-	for {
-		var n int64
-		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
-			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), batch)
-			return err
-		})
-		if err != nil || n < batch {
-			return err
-		}
-	}
+	_, err := s.Stores.WriteBatches(ctx, tenant, batch, func(tx *db.Tx) (int64, error) {
+		return forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), batch)
+	})
+	return err
 }
 
 // fill sets the payload from the stored columns.

@@ -365,10 +365,7 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Request, er
 	r, err := get(ctx, tx, id)
 	self := sc.Actor.Kind == scope.Person || sc.Actor.Kind == scope.Agent
 	own := r.filedBy(sc) || self && r.SubjectID == sc.Actor.ID
-	if errors.Is(err, db.ErrNoRows) || err == nil && (!sc.Sees(r.Environment) || !own && !seesAll(sc)) {
-		return Request{}, fault.NotFoundf("no such request for access")
-	}
-	return r, err
+	return db.Found(r, err, sc.Sees(r.Environment) && (own || seesAll(sc)), "request for access")
 }
 
 func seesAll(sc scope.Scope) bool {

@@ -3,7 +3,6 @@ package notify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -249,8 +248,5 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 
 func loadDelivery(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Delivery, error) {
 	d, err := getDelivery(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && sc.Env != scope.AnyEnv && sc.Env != d.Environment {
-		return Delivery{}, fault.NotFoundf("no such delivery")
-	}
-	return d, err
+	return db.Found(d, err, sc.Sees(d.Environment), "delivery")
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -236,10 +235,7 @@ func transition(from, to string) error {
 // loadLive returns one live control in the scope. Fault: NotFound.
 func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && (p.DeletedAt != nil || !sc.Sees(p.Environment)) {
-		return Policy{}, fault.NotFoundf("no such policy")
-	}
-	return p, err
+	return db.Found(p, err, p.DeletedAt == nil && sc.Sees(p.Environment), "policy")
 }
 
 // addSyncErrors sets SyncErrors of policies, which must be sorted by id.

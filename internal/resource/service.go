@@ -217,10 +217,7 @@ func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path s
 // load returns a resource with its controls. Fault: NotFound.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
 	r, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Resource{}, fault.NotFoundf("no such resource")
-	}
-	if err != nil {
+	if r, err = db.Found(r, err, sc.Sees(r.Environment), "resource"); err != nil {
 		return Resource{}, err
 	}
 	one := []Resource{r}

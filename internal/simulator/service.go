@@ -3,7 +3,6 @@ package simulator
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -204,10 +203,7 @@ func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 // also for a run of the other environment.
 func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
 	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (row, error) { return get(ctx, tx, id) })
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Kept{}, fault.NotFoundf("no such simulation")
-	}
-	if err != nil {
+	if r, err = db.Found(r, err, sc.Sees(r.Environment), "simulation"); err != nil {
 		return Kept{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {

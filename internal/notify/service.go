@@ -74,18 +74,14 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 		MaxAttempts: defaultAttempts, Enabled: d.Enabled == nil || *d.Enabled, Settings: d.Settings, ChangeNo: 1, CreatedBy: sc.Actor.Name, Credential: []byte{},
 		QuietHours: d.QuietHours.filled(), DigestWindow: d.DigestWindow,
 	}
-	if c.SeverityThreshold == "" {
-		c.SeverityThreshold = format.Info
-	}
+	c.SeverityThreshold = cmp.Or(c.SeverityThreshold, format.Info)
 	patch.Assign(&c.MaxAttempts, d.MaxAttempts)
 	secrets, offences := t.ReadCredential(d.Credential)
 	if c.Settings == nil {
 		c.Settings = map[string]any{}
 	}
 	c.Endpoint, _ = t.Conceal(c.Endpoint, secrets)
-	if c.Endpoint == "" {
-		c.Endpoint = t.Endpoint
-	}
+	c.Endpoint = cmp.Or(c.Endpoint, t.Endpoint)
 	if err := s.check(ctx, t, c, secrets, offences); err != nil {
 		return Channel{}, err
 	}
@@ -183,9 +179,7 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 		c.Endpoint, moved = t.Conceal(c.Endpoint, secrets)
 		kept = kept && !moved
 	}
-	if c.Endpoint == "" {
-		c.Endpoint = t.Endpoint
-	}
+	c.Endpoint = cmp.Or(c.Endpoint, t.Endpoint)
 	if kept && !old.SameHosts(format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}) {
 		f := fault.Invalidf("/credential", "another host needs the credential again")
 		f.Code = "credential_required"

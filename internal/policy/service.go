@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -106,15 +107,11 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if err != nil {
 		return Policy{}, err
 	}
-	if d.Status == "" {
-		d.Status = Drafted
-	}
+	d.Status = cmp.Or(d.Status, Drafted)
 	if d.Status == Inactive {
 		return Policy{}, fault.Invalidf("/status", "a new control must be draft or active")
 	}
-	if d.Kind == "" {
-		d.Kind = KindControl
-	}
+	d.Kind = cmp.Or(d.Kind, KindControl)
 	next := Policy{Kind: d.Kind, Content: Content{
 		Name: strings.TrimSpace(d.Name), Description: d.Description, Status: d.Status, Environment: env, RegoCode: d.RegoCode,
 		TestCases: d.TestCases, Actions: d.Actions, Version: 1, ResourceID: d.ResourceID, BouncerID: d.BouncerID, CreatedBy: actor(sc),

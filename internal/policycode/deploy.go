@@ -1,6 +1,7 @@
 package policycode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,10 +167,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	if err := saveDeployment(ctx, tx, d, sc.Actor.ID, now, now.Add(-keepDeployments)); err != nil {
 		return err
 	}
-	title := d.Repository
-	if title == "" {
-		title = "policies as code"
-	}
+	title := cmp.Or(d.Repository, "policies as code")
 	what := map[string]any{"created": names[policy.Created], "updated": names[policy.Updated], "unchanged": len(names[policy.Unchanged])}
 	if d.Commit != "" {
 		what["commit"] = d.Commit

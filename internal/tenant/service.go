@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,12 +143,8 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 	if t.Name == "" {
 		unnamed = fault.Invalidf("/name", "must not be empty")
 	}
-	if t.Region == "" {
-		t.Region = DefaultRegion
-	}
-	if t.PlanType == "" {
-		t.PlanType = DefaultPlan
-	}
+	t.Region = cmp.Or(t.Region, DefaultRegion)
+	t.PlanType = cmp.Or(t.PlanType, DefaultPlan)
 	domain, noDomain := checkDomain("/domain", d.Domain)
 	custom, noCustom := checkDomain("/custom_domain", d.CustomDomain)
 	t.Domain = domain

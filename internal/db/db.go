@@ -336,12 +336,9 @@ func (c *Cluster) Read(ctx context.Context, id scope.TenantID, fn func(tx *Tx) e
 
 // Read runs fn like Cluster.Read, and returns the value that fn returns.
 func Read[T any](ctx context.Context, c *Cluster, id scope.TenantID, fn func(tx *Tx) (T, error)) (T, error) {
-	store, err := c.Tenant(ctx, id)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return ReadStore(ctx, store, fn)
+	var v T
+	err := c.Read(ctx, id, func(tx *Tx) (err error) { v, err = fn(tx); return err })
+	return v, err
 }
 
 // Write runs fn in a write transaction of one tenant's store (DB.Write).

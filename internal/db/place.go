@@ -192,10 +192,7 @@ func (c *Cluster) opened() []backend {
 	out := c.all()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, b := range c.implied {
-		out = append(out, b)
-	}
-	return out
+	return slices.AppendSeq(out, maps.Values(c.implied))
 }
 
 // dropAll drops all stores of a tenant, including those of earlier and unfinished moves.

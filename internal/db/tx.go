@@ -48,16 +48,11 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 
 // WriteBatches runs step, each time in a transaction of its own, until it changes fewer than batch
 // rows. It returns the number of rows that all steps changed.
-func (d *DB) WriteBatches(ctx context.Context, batch int64, step func(tx *Tx) (int64, error)) (int64, error) {
-	var total int64
+func (d *DB) WriteBatches(ctx context.Context, batch int64, step func(tx *Tx) (int64, error)) (total int64, err error) {
 	for {
 		var n int64
-		err := d.Write(ctx, func(tx *Tx) (err error) {
-			n, err = step(tx)
-			return err
-		})
-		total += n
-		if err != nil || n < batch {
+		err = d.Write(ctx, func(tx *Tx) (err error) { n, err = step(tx); return err })
+		if total += n; err != nil || n < batch {
 			return total, err
 		}
 	}
@@ -66,10 +61,7 @@ func (d *DB) WriteBatches(ctx context.Context, batch int64, step func(tx *Tx) (i
 // ReadStore runs fn like DB.Read, and returns the value that fn returns.
 func ReadStore[T any](ctx context.Context, d *DB, fn func(tx *Tx) (T, error)) (T, error) {
 	var v T
-	err := d.Read(ctx, func(tx *Tx) (err error) {
-		v, err = fn(tx)
-		return err
-	})
+	err := d.Read(ctx, func(tx *Tx) (err error) { v, err = fn(tx); return err })
 	return v, err
 }
 

@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -18,11 +19,7 @@ type completionCommand struct {
 func (c *completionCommand) Run(line *kong.Context) error {
 	words := map[string][]string{}
 	completionWords(line.Model.Node, "", words)
-	paths := make([]string, 0, len(words))
-	for path := range words {
-		paths = append(paths, path)
-	}
-	sort.Strings(paths)
+	paths := slices.Sorted(maps.Keys(words))
 	out := &strings.Builder{}
 	switch c.Shell {
 	case "bash":

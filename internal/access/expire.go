@@ -21,11 +21,7 @@ func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 	}{{over, s.endGrants}, {lapsed, s.lapse}} {
 		for more := true; more; {
 			now := db.Stamp(s.Now())
-			var due []Request
-			err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-				due, err = end.due(ctx, tx, now)
-				return err
-			})
+			due, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]Request, error) { return end.due(ctx, tx, now) })
 			if err != nil {
 				return err
 			}

@@ -92,11 +92,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter, own bool) 
 
 // Get returns one request that the caller may read.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Request, error) {
-	var r Request
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		r, err = load(ctx, tx, sc, id)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Request, error) { return load(ctx, tx, sc, id) })
 	return r.at(s.Now()), err
 }
 
@@ -369,10 +365,7 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Request, er
 	r, err := get(ctx, tx, id)
 	self := sc.Actor.Kind == scope.Person || sc.Actor.Kind == scope.Agent
 	own := r.filedBy(sc) || self && r.SubjectID == sc.Actor.ID
-	if errors.Is(err, db.ErrNoRows) || err == nil && (!sc.Sees(r.Environment) || !own && !seesAll(sc)) {
-		return Request{}, fault.NotFoundf("no such request for access")
-	}
-	return r, err
+	return db.Found(r, err, sc.Sees(r.Environment) && (own || seesAll(sc)), "request for access")
 }
 
 func seesAll(sc scope.Scope) bool {

@@ -28,11 +28,7 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 	if by == "" {
 		return nil
 	}
-	var r Request
-	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
-		r, err = get(ctx, tx, id)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, tenant, func(tx *db.Tx) (Request, error) { return get(ctx, tx, id) })
 	if err != nil {
 		return gone(err)
 	}

@@ -89,12 +89,8 @@ func (a Agent) apply(c Change) Agent {
 	if c.Name != nil {
 		a.Name = strings.TrimSpace(*c.Name)
 	}
-	if c.Type != nil {
-		a.Type = *c.Type
-	}
-	if c.Status != nil {
-		a.Status = *c.Status
-	}
+	patch.Assign(&a.Type, c.Type)
+	patch.Assign(&a.Status, c.Status)
 	c.Provider.Apply(&a.Provider)
 	c.Model.Apply(&a.Model)
 	c.Configuration.Apply(&a.Configuration)

@@ -58,12 +58,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 
 // Get returns one agent. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
-	var a Agent
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		a, err = load(ctx, tx, id)
-		return err
-	})
-	return a, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Agent, error) { return load(ctx, tx, id) })
 }
 
 // Create stores an agent.

@@ -139,11 +139,7 @@ func knownOf(ctx context.Context, tx *db.Tx, seen []audit.Fresh) (map[int64]bool
 	if len(known) == 0 {
 		return known, nil
 	}
-	ids := make([]int64, 0, len(known))
-	for id := range known {
-		ids = append(ids, id)
-	}
-	there, err := existing(ctx, tx, ids)
+	there, err := existing(ctx, tx, slices.Collect(maps.Keys(known)))
 	clear(known)
 	for _, id := range there {
 		known[id] = true

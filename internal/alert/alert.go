@@ -10,6 +10,7 @@
 package alert
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
@@ -60,16 +61,12 @@ func (f Frequency) cooldown() time.Duration { return time.Duration(*f.Cooldown) 
 
 // filled returns f with defaults filled in.
 func (f Frequency) filled() Frequency {
-	if f.Window == 0 {
-		f.Window = defaultWindow
-	}
+	f.Window = cmp.Or(f.Window, defaultWindow)
 	if f.Cooldown == nil {
 		cooldown := defaultCooldown
 		f.Cooldown = &cooldown
 	}
-	if f.MaxFires == 0 {
-		f.MaxFires = defaultFires
-	}
+	f.MaxFires = cmp.Or(f.MaxFires, defaultFires)
 	return f
 }
 
@@ -135,9 +132,7 @@ func (d Draft) rule() Rule {
 		Name: d.Name, Description: d.Description, Severity: d.Severity, Enabled: d.Enabled == nil || *d.Enabled, Trigger: d.Trigger,
 		Frequency: d.Frequency.filled(), Channels: d.Channels, ChangeNo: 1,
 	}
-	if r.Severity == "" {
-		r.Severity = format.Warning
-	}
+	r.Severity = cmp.Or(r.Severity, format.Warning)
 	if r.Channels == nil {
 		r.Channels = []int64{}
 	}

@@ -174,21 +174,11 @@ func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule
 
 // apply returns the rule with the change applied.
 func (ch Change) apply(r Rule) Rule {
-	if ch.Name != nil {
-		r.Name = *ch.Name
-	}
-	if ch.Description != nil {
-		r.Description = *ch.Description
-	}
-	if ch.Severity != nil {
-		r.Severity = *ch.Severity
-	}
-	if ch.Enabled != nil {
-		r.Enabled = *ch.Enabled
-	}
-	if ch.Trigger != nil {
-		r.Trigger = *ch.Trigger
-	}
+	patch.Assign(&r.Name, ch.Name)
+	patch.Assign(&r.Description, ch.Description)
+	patch.Assign(&r.Severity, ch.Severity)
+	patch.Assign(&r.Enabled, ch.Enabled)
+	patch.Assign(&r.Trigger, ch.Trigger)
 	if ch.Frequency != nil {
 		r.Frequency = ch.Frequency.filled()
 	}

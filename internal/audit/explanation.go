@@ -38,10 +38,8 @@ type Explanation struct {
 // see.
 func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
 	rd.waitShipped(ctx)
-	var line string
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		line, err = recordByID(ctx, tx, id, stats.Visible(sc, scope.AnyEnv))
-		return err
+	line, err := db.Read(ctx, rd.cluster, sc.Tenant, func(tx *db.Tx) (string, error) {
+		return recordByID(ctx, tx, id, stats.Visible(sc, scope.AnyEnv))
 	})
 	if err != nil {
 		return Decision{}, err

@@ -30,12 +30,7 @@ func (l Lines) More() bool { return l.more }
 // Recorded returns the page of records that follows the page after; the zero Lines is before the
 // newest record. A page has at most n records and little more than maxBytes bytes.
 func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
-	var out Lines
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		out, err = rd.page(ctx, tx, r, after.next, n, maxBytes)
-		return err
-	})
-	return out, err
+	return db.Read(ctx, rd.cluster, sc.Tenant, func(tx *db.Tx) (Lines, error) { return rd.page(ctx, tx, r, after.next, n, maxBytes) })
 }
 
 // page merges two lists, newest first: records whose input is in the log, and records whose
@@ -110,11 +105,7 @@ func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording
 // does not include.
 func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
 	rd.waitShipped(ctx)
-	var lines []string
-	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		lines, err = recordsByID(ctx, tx, ids)
-		return err
-	})
+	lines, err := db.Read(ctx, rd.cluster, sc.Tenant, func(tx *db.Tx) ([]string, error) { return recordsByID(ctx, tx, ids) })
 	if err != nil {
 		return nil, err
 	}

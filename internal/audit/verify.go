@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -61,12 +62,7 @@ func (rd *Reader) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
 		return Report{}, err
 	}
 	rep := Report{Valid: true, CheckedAt: rd.now().UTC(), Chains: []ChainInfo{}}
-	names := make([]string, 0, len(v.chains))
-	for name := range v.chains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(v.chains)) {
 		c := v.chains[name]
 		c.end()
 		rep.Valid = rep.Valid && c.info.Valid

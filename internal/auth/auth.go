@@ -19,6 +19,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -152,9 +153,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Rotate <= 0 {
 		cfg.Rotate = 30 * 24 * time.Hour
 	}
-	if cfg.Blind == 0 {
-		cfg.Blind = DefaultBlind
-	}
+	cfg.Blind = cmp.Or(cfg.Blind, DefaultBlind)
 	if cfg.SessionLife <= 0 {
 		cfg.SessionLife = 12 * time.Hour
 	}
@@ -167,9 +166,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Issuer == "" {
-		cfg.Issuer = "gatehouse"
-	}
+	cfg.Issuer = cmp.Or(cfg.Issuer, "gatehouse")
 	entries, err := otter.New(&otter.Options[[sha256.Size]byte, *entry]{MaximumSize: maxEntries})
 	if err != nil {
 		return nil, err

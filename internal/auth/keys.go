@@ -262,21 +262,12 @@ func checkKeyLifetime(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) err
 
 // Keys lists the tenant's keys.
 func (s *Service) Keys(ctx context.Context, sc scope.Scope, skip, limit int) (KeyPage, error) {
-	var p KeyPage
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		p, err = selectKeys(ctx, tx, skip, limit)
-		return err
-	})
-	return p, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (KeyPage, error) { return selectKeys(ctx, tx, skip, limit) })
 }
 
 // Key returns a key of the tenant. Fault: NotFound.
 func (s *Service) Key(ctx context.Context, sc scope.Scope, id string) (Key, error) {
-	var k Key
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		k, err = ordinaryKey(selectKey(ctx, tx, id))
-		return err
-	})
+	k, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Key, error) { return ordinaryKey(selectKey(ctx, tx, id)) })
 	return k, unknownKey(err)
 }
 
@@ -441,11 +432,7 @@ func (s *Service) loadKey(ctx context.Context, text string, digest [sha256.Size]
 // loadDigest makes the entry for a hash in the system store, if it is of the expected kind.
 func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind string, now time.Time) (*entry, error) {
 	digest := hex.EncodeToString(sum[:])
-	var c credential
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		c, err = selectCredential(ctx, tx, digest)
-		return err
-	})
+	c, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (credential, error) { return selectCredential(ctx, tx, digest) })
 	if err != nil {
 		return nil, refuseGone(err)
 	}

@@ -102,10 +102,7 @@ func unknownText(nobody, text string) string {
 // check counts a guess and checks the password. A locked pair is refused before any hashing. rehash
 // is a new hash of a correct password whose hash has an outdated cost.
 func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess.Guess, rehash string, err error) {
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		g, err = guess.Load(ctx, tx, sc.Actor.IP, name, s.Now())
-		return err
-	})
+	g, err = db.ReadStore(ctx, store, func(tx *db.Tx) (guess.Guess, error) { return guess.Load(ctx, tx, sc.Actor.IP, name, s.Now()) })
 	if err != nil {
 		return false, g, "", err
 	}
@@ -401,11 +398,7 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 	if err != nil {
 		return "", err
 	}
-	var u user.User
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		u, err = user.ByName(ctx, tx, name)
-		return err
-	})
+	u, err := db.ReadStore(ctx, store, func(tx *db.Tx) (user.User, error) { return user.ByName(ctx, tx, name) })
 	if errors.Is(err, db.ErrNoRows) {
 		return "", fault.NotFoundf("there is no user %q in the tenant %q", name, t)
 	}

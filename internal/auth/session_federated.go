@@ -72,11 +72,7 @@ func checkPasswords(ctx context.Context, store *db.DB, off func(context.Context,
 	if off == nil {
 		return nil
 	}
-	none := false
-	err := store.Read(ctx, func(tx *db.Tx) (err error) {
-		none, err = off(ctx, tx)
-		return err
-	})
+	none, err := db.ReadStore(ctx, store, func(tx *db.Tx) (bool, error) { return off(ctx, tx) })
 	if err == nil && none {
 		return fault.New(fault.Forbidden, "password_login_off", "people of this tenant sign in through its identity provider")
 	}

@@ -35,11 +35,7 @@ type link struct {
 // Link returns a secret that signs a person in once, within life, from this machine only. The
 // command that starts the server uses it for its user.
 func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life time.Duration) (string, error) {
-	var u user.User
-	err := b.s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {
-		u, err = user.ByName(ctx, tx, name)
-		return err
-	})
+	u, err := db.Read(ctx, b.s.Stores, t, func(tx *db.Tx) (user.User, error) { return user.ByName(ctx, tx, name) })
 	if err != nil {
 		return "", err
 	}

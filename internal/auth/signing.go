@@ -177,11 +177,7 @@ func (ring *keyring) keyFor(ctx context.Context, header string) (*signingKey, bo
 	if ok || recent || len(header) > 256 {
 		return k, ok
 	}
-	var list []signingKey
-	err := ring.cfg.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		list, err = selectSigningKeys(ctx, tx)
-		return err
-	})
+	list, err := db.ReadStore(ctx, ring.cfg.Stores.System(), func(tx *db.Tx) ([]signingKey, error) { return selectSigningKeys(ctx, tx) })
 	if err != nil || ring.install(list, ring.cfg.Now()) != nil {
 		return nil, false
 	}

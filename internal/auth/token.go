@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -63,10 +64,7 @@ func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID,
 	if err := s.Sessions.open(ctx, tx, &ss, TokenLife); err != nil {
 		return Grant{}, err
 	}
-	subject := ss.UserID
-	if subject == "" {
-		subject = "key:" + ss.KeyID
-	}
+	subject := cmp.Or(ss.UserID, "key:"+ss.KeyID)
 	token, err := s.sign(claims{Tenant: t, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: s.Issuer, Subject: subject, Audience: jwt.ClaimStrings{audience}, ID: ss.ID,
 		IssuedAt: jwt.NewNumericDate(ss.CreatedAt), ExpiresAt: jwt.NewNumericDate(ss.ExpiresAt),

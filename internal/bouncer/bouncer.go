@@ -222,15 +222,9 @@ func (c Change) Offences() []fault.Detail {
 }
 
 func (b Bouncer) apply(c Change) Bouncer {
-	if c.Name != nil {
-		b.Name = *c.Name
-	}
-	if c.Hostname != nil {
-		b.Hostname = *c.Hostname
-	}
-	if c.Port != nil {
-		b.Port = *c.Port
-	}
+	patch.Assign(&b.Name, c.Name)
+	patch.Assign(&b.Hostname, c.Hostname)
+	patch.Assign(&b.Port, c.Port)
 	c.TargetApp.Apply(&b.TargetApp)
 	c.Configuration.Apply(&b.Configuration)
 	c.ResourceIDs.Apply(&b.ResourceIDs)

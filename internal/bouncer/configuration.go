@@ -134,12 +134,7 @@ func (b Bouncer) normal() (Bouncer, []fault.Detail) {
 }
 
 func check(at string, members map[string]any, known map[string]rule, add func(pointer, msg string)) {
-	names := make([]string, 0, len(known))
-	for name := range known {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if v, sent := members[name]; sent {
 			known[name](at+"/"+name, v, add)
 		}

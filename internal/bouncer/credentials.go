@@ -64,7 +64,7 @@ type SealedCredential struct {
 // Credentials returns a bouncer's credentials without their values.
 func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Credentials, error) {
 	out := Credentials{BouncerID: id}
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if _, err := load(ctx, tx, sc, id); err != nil {
 			return err
 		}

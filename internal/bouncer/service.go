@@ -41,7 +41,7 @@ type Service struct {
 // List returns one page of the bouncers, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	var page Page
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
@@ -53,12 +53,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 
 // Get returns one bouncer.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, error) {
-	var b Bouncer
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		b, err = load(ctx, tx, sc, id)
-		return err
-	})
-	return b, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Bouncer, error) { return load(ctx, tx, sc, id) })
 }
 
 // Create registers a bouncer and generates its token. Only this answer contains it.
@@ -70,7 +65,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	next, offences := d.bouncer().normal()
 	offences = append(offences, unknownMembers(next.Configuration, nil)...)
 	next.Environment = env
-	err = s.read(ctx, sc, func(tx *db.Tx) error {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		unknown, err := checkResources(ctx, tx, next, d.ResourceIDs)
 		offences = append(offences, unknown...)
 		return err
@@ -255,7 +250,7 @@ func (s *Service) Health(ctx context.Context, sc scope.Scope, id int64) (Health,
 // SyncStatus returns the state of the delivery to a bouncer, for each control.
 func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (SyncStatus, error) {
 	out := SyncStatus{PepID: id, Status: Pending}
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if _, err := load(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -405,10 +400,6 @@ func changed(old, next Bouncer) map[string]any {
 		out["configuration"] = map[string]any{"changed": strings.Join(names, ", ")}
 	}
 	return out
-}
-
-func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

@@ -30,11 +30,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 	if s.ctx.Err() != nil {
 		return Copy{}, fault.Stopping()
 	}
-	var env scope.Env
-	err := s.cfg.Stores.Read(ctx, tenantID, func(tx *db.Tx) (err error) {
-		env, err = bouncer.EnvironmentOf(ctx, tx, id)
-		return err
-	})
+	env, err := db.Read(ctx, s.cfg.Stores, tenantID, func(tx *db.Tx) (scope.Env, error) { return bouncer.EnvironmentOf(ctx, tx, id) })
 	if err != nil {
 		return Copy{}, err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 
@@ -63,10 +64,7 @@ func sarifOf(issues []lang.FileIssue, version string) sarifLog {
 	index := map[string]int{}
 	results := []sarifResult{}
 	for _, is := range issues {
-		rule := is.Rule
-		if rule == "" {
-			rule = "gatehouse"
-		}
+		rule := cmp.Or(is.Rule, "gatehouse")
 		if _, known := index[rule]; !known {
 			index[rule] = len(rules)
 			rules = append(rules, sarifRule{rule})

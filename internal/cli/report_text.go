@@ -64,10 +64,7 @@ func (p *printer) issue(is lang.FileIssue) {
 	if is.Severity == lang.SeverityWarning {
 		word = p.in(yellow, "warning")
 	}
-	at := is.File
-	if at == "" {
-		at = "-"
-	}
+	at := cmp.Or(is.File, "-")
 	if is.Line > 0 {
 		at += fmt.Sprintf(":%d:%d", is.Line, max(1, is.Column))
 	}

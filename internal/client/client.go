@@ -11,6 +11,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,10 +97,7 @@ func (c *Client) Do(ctx context.Context, method, path, key string, in, out any) 
 			return fmt.Errorf("encode the request: %w", err)
 		}
 	}
-	tries := c.Tries
-	if tries == 0 {
-		tries = 5
-	}
+	tries := cmp.Or(c.Tries, 5)
 	harmless := method == http.MethodGet || key != ""
 	for n := 1; ; n++ {
 		answer, after, err := c.once(ctx, method, base+path, key, body)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -186,7 +187,7 @@ func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Nod
 		read := readers[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || read == nil:
-			m.refuse(key, "unknown member %q: there are %s", clip(key.Value), strings.Join(sortedKeys(readers), ", "))
+			m.refuse(key, "unknown member %q: there are %s", clip(key.Value), strings.Join(slices.Sorted(maps.Keys(readers)), ", "))
 		case seen[key.Value]:
 			m.refuse(key, "the member %q occurs twice", key.Value)
 		default:
@@ -430,15 +431,6 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 		m.refuse(n, "a test needs a name, an input and expected")
 	}
 	return c
-}
-
-func sortedKeys[V any](in map[string]V) []string {
-	keys := make([]string, 0, len(in))
-	for k := range in {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func clip(s string) string {

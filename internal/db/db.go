@@ -334,6 +334,13 @@ func (c *Cluster) Read(ctx context.Context, id scope.TenantID, fn func(tx *Tx) e
 	return store.Read(ctx, fn)
 }
 
+// Read runs fn like Cluster.Read, and returns the value that fn returns.
+func Read[T any](ctx context.Context, c *Cluster, id scope.TenantID, fn func(tx *Tx) (T, error)) (T, error) {
+	var v T
+	err := c.Read(ctx, id, func(tx *Tx) (err error) { v, err = fn(tx); return err })
+	return v, err
+}
+
 // Write runs fn in a write transaction of one tenant's store (DB.Write).
 func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) error) error {
 	store, err := c.Tenant(ctx, id)
@@ -341,6 +348,15 @@ func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) 
 		return err
 	}
 	return store.Write(ctx, fn)
+}
+
+// WriteBatches is DB.WriteBatches in one tenant's store.
+func (c *Cluster) WriteBatches(ctx context.Context, id scope.TenantID, batch int64, step func(tx *Tx) (int64, error)) (int64, error) {
+	store, err := c.Tenant(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return store.WriteBatches(ctx, batch, step)
 }
 
 // WriteUnder is like Write, but holds the named lock (Tx.Lock) from the start.
@@ -355,10 +371,8 @@ func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string
 
 // Tenants lists the ids of all tenants that are not being purged, sorted.
 func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
-	var ids []scope.TenantID
-	err := c.system.Read(ctx, func(tx *Tx) (err error) {
-		ids, err = All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status <> $1`, statusPurging)
-		return err
+	ids, err := ReadStore(ctx, c.system, func(tx *Tx) ([]scope.TenantID, error) {
+		return All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status <> $1`, statusPurging)
 	})
 	slices.Sort(ids)
 	return ids, err
@@ -379,12 +393,7 @@ func (c *Cluster) Health(ctx context.Context) Health { return healthOf(ctx, c.ho
 
 // Size returns the size of a tenant's store in bytes, including indexes.
 func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
-	var n int64
-	err := c.Read(ctx, id, func(tx *Tx) (err error) {
-		n, err = One[int64](ctx, tx, tx.at.sizeQuery())
-		return err
-	})
-	return n, err
+	return Read(ctx, c, id, func(tx *Tx) (int64, error) { return One[int64](ctx, tx, tx.at.sizeQuery()) })
 }
 
 // Close closes all connections. Callers must end their transactions first: Close does not wait for

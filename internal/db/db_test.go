@@ -45,10 +45,8 @@ func put(t testing.TB, d *db.DB, name, value string) {
 // settings returns a store's settings, ordered by name.
 func settings(t testing.TB, d *db.DB) []named {
 	t.Helper()
-	var list []named
-	err := d.Read(context.Background(), func(tx *db.Tx) (err error) {
-		list, err = db.All[named](context.Background(), tx, `SELECT * FROM settings ORDER BY name`)
-		return err
+	list, err := db.ReadStore(context.Background(), d, func(tx *db.Tx) ([]named, error) {
+		return db.All[named](context.Background(), tx, `SELECT * FROM settings ORDER BY name`)
 	})
 	must(t, err)
 	return list
@@ -109,6 +107,24 @@ func TestCommitAndRollback(t *testing.T) {
 			return err
 		}); err == nil {
 			t.Error("a read transaction deletes rows, want an error")
+		}
+	})
+}
+
+// TestReadReturnsValue: Read returns what its function returns, even with an error, and nothing of
+// a tenant that does not exist.
+func TestReadReturnsValue(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		for _, want := range []error{nil, errors.New("refused")} {
+			n, err := db.Read(ctx, c, scope.DefaultTenant, func(*db.Tx) (int, error) { return 7, want })
+			if n != 7 || !errors.Is(err, want) {
+				t.Errorf("%d, %v; want 7, %v", n, err, want)
+			}
+		}
+		n, err := db.Read(ctx, c, "unknown", func(*db.Tx) (int, error) { return 7, nil })
+		if n != 0 || !fault.Is(err, fault.NotFound) {
+			t.Errorf("of an unknown tenant: %d, %v", n, err)
 		}
 	})
 }

@@ -192,10 +192,7 @@ func (c *Cluster) opened() []backend {
 	out := c.all()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, b := range c.implied {
-		out = append(out, b)
-	}
-	return out
+	return slices.AppendSeq(out, maps.Values(c.implied))
 }
 
 // dropAll drops all stores of a tenant, including those of earlier and unfinished moves.
@@ -219,11 +216,9 @@ func (c *Cluster) dropAll(ctx context.Context, id scope.TenantID) error {
 // StoresOf lists the names of all stores of a tenant, sorted: the current one, earlier ones that
 // still exist, and targets of moves.
 func (c *Cluster) StoresOf(ctx context.Context, id scope.TenantID) ([]string, error) {
-	var named []string
-	err := c.system.Read(ctx, func(tx *Tx) (err error) {
-		named, err = All[string](ctx, tx, `SELECT store FROM tenants WHERE id = $1
+	named, err := ReadStore(ctx, c.system, func(tx *Tx) ([]string, error) {
+		return All[string](ctx, tx, `SELECT store FROM tenants WHERE id = $1
 			UNION SELECT source FROM deployments WHERE tenant = $1 UNION SELECT target FROM deployments WHERE tenant = $1`, id)
-		return err
 	})
 	if err != nil {
 		return nil, err
@@ -297,10 +292,8 @@ func (d *DB) markMoved(ctx context.Context, at location, cause, err error) error
 // locate reads from the system store where a tenant's store is. Fault: NotFound
 // "tenant_not_found".
 func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (location, error) {
-	var at placement
-	err := c.system.Read(ctx, func(tx *Tx) (err error) {
-		at, err = One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
-		return err
+	at, err := ReadStore(ctx, c.system, func(tx *Tx) (placement, error) {
+		return One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
 	})
 	if errors.Is(err, ErrNoRows) || err == nil && at.Status == statusPurging {
 		return location{}, unknownTenant(id)

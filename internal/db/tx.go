@@ -46,14 +46,28 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, true, fn)
 }
 
+// WriteBatches runs step, each time in a transaction of its own, until it changes fewer than batch
+// rows. It returns the number of rows that all steps changed.
+func (d *DB) WriteBatches(ctx context.Context, batch int64, step func(tx *Tx) (int64, error)) (total int64, err error) {
+	for {
+		var n int64
+		err = d.Write(ctx, func(tx *Tx) (err error) { n, err = step(tx); return err })
+		if total += n; err != nil || n < batch {
+			return total, err
+		}
+	}
+}
+
+// ReadStore runs fn like DB.Read, and returns the value that fn returns.
+func ReadStore[T any](ctx context.Context, d *DB, fn func(tx *Tx) (T, error)) (T, error) {
+	var v T
+	err := d.Read(ctx, func(tx *Tx) (err error) { v, err = fn(tx); return err })
+	return v, err
+}
+
 // Revision returns the value of a counter that Bump increments; 0 before the first Bump.
 func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
-	var value int64
-	err := d.Read(ctx, func(tx *Tx) (err error) {
-		value, err = tx.Revision(ctx, name)
-		return err
-	})
-	return value, err
+	return ReadStore(ctx, d, func(tx *Tx) (int64, error) { return tx.Revision(ctx, name) })
 }
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {

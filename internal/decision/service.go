@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -252,9 +253,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 		Environment: sc.EnvOr(scope.Production), RequestID: sc.RequestID, CacheHit: d.CacheHit, Revision: d.Revision,
 		AuditLevel: audit.Basic,
 	}
-	if rec.Action == "" {
-		rec.Action = req.Method
-	}
+	rec.Action = cmp.Or(rec.Action, req.Method)
 	if d.Err != nil {
 		rec.Error = d.Err.Error()
 	}
@@ -264,9 +263,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 		rec.ResourceID = r.ID
 		rec.AuditLevel = audit.LevelOf(r.AuditLevel)
 		rec.RegulationTags = r.Tags
-		if rec.Resource.Type == "" {
-			rec.Resource.Type = r.Type
-		}
+		rec.Resource.Type = cmp.Or(rec.Resource.Type, r.Type)
 	}
 }
 

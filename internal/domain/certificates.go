@@ -67,11 +67,7 @@ func (s *Service) KeyPair(ctx context.Context, rt Route) (*tls.Certificate, stri
 
 // issuedOf returns the ordered certificates of a tenant, by domain.
 func (s *Service) issuedOf(ctx context.Context, id scope.TenantID) (map[string]issued, error) {
-	var rows []issued
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		rows, err = selectIssuedOf(ctx, tx, id)
-		return err
-	})
+	rows, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]issued, error) { return selectIssuedOf(ctx, tx, id) })
 	out := make(map[string]issued, len(rows))
 	for _, c := range rows {
 		out[c.Domain] = c

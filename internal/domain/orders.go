@@ -38,12 +38,7 @@ var errUnwanted = fault.NotFoundf("no certificate is due for the domain")
 // DueOrders lists the domains of active tenants whose certificate must be ordered or renewed now:
 // at most limit, those that wait longest first.
 func (s *Service) DueOrders(ctx context.Context, limit int) ([]Order, error) {
-	var due []Order
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		due, err = selectDue(ctx, tx, tenant.Active, s.Now(), limit)
-		return err
-	})
-	return due, err
+	return db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]Order, error) { return selectDue(ctx, tx, tenant.Active, s.Now(), limit) })
 }
 
 // BeginOrder counts an order of a tenant, and returns the time at which it was counted. Faults:
@@ -194,11 +189,7 @@ func (s *Service) recordOrder(ctx context.Context, tx *db.Tx, o Order, kind stri
 func (s *Service) Account(ctx context.Context, directory string, fresh func() (string, error)) (string, error) {
 	place := "acme account/" + directory
 	read := func(tx *db.Tx) (sealed []byte, err error) { return selectAccount(ctx, tx, directory) }
-	var sealed []byte
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		sealed, err = read(tx)
-		return err
-	})
+	sealed, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]byte, error) { return read(tx) })
 	if err != nil {
 		return "", err
 	}

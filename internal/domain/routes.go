@@ -67,11 +67,7 @@ func LoadRoutes(ctx context.Context, stores *db.Cluster, now func() time.Time, l
 }
 
 func (r *Routes) load(ctx context.Context) error {
-	var list []Route
-	err := r.stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		list, err = selectRoutes(ctx, tx)
-		return err
-	})
+	list, err := db.ReadStore(ctx, r.stores.System(), func(tx *db.Tx) ([]Route, error) { return selectRoutes(ctx, tx) })
 	if err != nil {
 		return err
 	}

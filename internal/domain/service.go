@@ -48,11 +48,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) (
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return nil, err
 	}
-	var rows []record
-	err := s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
-		rows, err = selectDomains(ctx, tx)
-		return err
-	})
+	rows, err := db.Read(ctx, s.Stores, id, func(tx *db.Tx) ([]record, error) { return selectDomains(ctx, tx) })
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +72,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, na
 	if s.BaseDomain != "" && name == s.target(id) {
 		return s.defaultDomain(id), nil
 	}
-	var r record
-	err := s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
-		r, err = selectDomain(ctx, tx, name)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, id, func(tx *db.Tx) (record, error) { return selectDomain(ctx, tx, name) })
 	if err != nil {
 		return Domain{}, err
 	}
@@ -122,11 +114,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	if err := fault.Join(err, unfit); err != nil {
 		return Domain{}, err
 	}
-	var owner scope.TenantID
-	err = s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		owner, err = ownerOf(ctx, tx, name)
-		return err
-	})
+	owner, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (scope.TenantID, error) { return ownerOf(ctx, tx, name) })
 	if err != nil {
 		return Domain{}, err
 	}

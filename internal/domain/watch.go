@@ -39,11 +39,7 @@ func (s *Service) Check(ctx context.Context) error {
 }
 
 func (s *Service) checkTenant(ctx context.Context, id scope.TenantID) error {
-	var rows []record
-	err := s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
-		rows, err = selectDomains(ctx, tx)
-		return err
-	})
+	rows, err := db.Read(ctx, s.Stores, id, func(tx *db.Tx) ([]record, error) { return selectDomains(ctx, tx) })
 	if err != nil {
 		return err
 	}
@@ -100,11 +96,7 @@ func setAlert(ctx context.Context, tx *db.Tx, a tenant.Alert, name string, on bo
 // was killed between the commits in the two stores. A route of another tenant stays.
 func (s *Service) repairRoute(ctx context.Context, r record, id scope.TenantID) error {
 	want := r.route(id)
-	var have Route
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		have, err = selectRoute(ctx, tx, r.Domain)
-		return err
-	})
+	have, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Route, error) { return selectRoute(ctx, tx, r.Domain) })
 	if err != nil || have == want || have.Tenant != "" && have.Tenant != id {
 		return err
 	}

@@ -168,16 +168,8 @@ func (d *Dispatcher) remove(ctx context.Context, store *db.DB, before time.Time,
 	if err != nil || !old {
 		return err
 	}
-	for {
-		var n int64
-		err := store.Write(ctx, func(tx *db.Tx) (err error) {
-			n, err = deleteOld(ctx, tx, before, upTo, batch)
-			return err
-		})
-		if err != nil || n < batch {
-			return err
-		}
-	}
+	_, err = store.WriteBatches(ctx, batch, func(tx *db.Tx) (int64, error) { return deleteOld(ctx, tx, before, upTo, batch) })
+	return err
 }
 
 // dirty is the set of tenants that may have new events.

@@ -227,11 +227,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 // Reseal seals again each of a tenant's secrets that is still under an old key, so that the operator
 // can remove that key.
 func (s *Service) Reseal(ctx context.Context, t scope.TenantID) error {
-	var list []row
-	err := s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {
-		list, err = selectRows(ctx, tx)
-		return err
-	})
+	list, err := db.Read(ctx, s.Stores, t, func(tx *db.Tx) ([]row, error) { return selectRows(ctx, tx) })
 	for _, r := range list {
 		if s.Box.Stale(r.Sealed) {
 			err = errors.Join(err, s.resealOne(ctx, t, r))

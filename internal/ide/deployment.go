@@ -129,11 +129,7 @@ func (w *waiters) enter(t scope.TenantID) (woken <-chan struct{}, leave func()) 
 
 // Deployment returns a deployment by id. Fault: NotFound.
 func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
-	var d Deployment
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		d, err = deployment(ctx, tx, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Deployment, error) { return deployment(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) {
 		return d, fault.NotFoundf("there is no such deployment")
 	}
@@ -144,7 +140,7 @@ func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (De
 // if repository is 0.
 func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, skip, limit int64) (DeploymentPage, error) {
 	var page DeploymentPage
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if page.Total, err = countDeployments(ctx, tx, repository); err != nil {
 			return err
 		}
@@ -247,7 +243,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	}
 	var text string
 	var d Deployment
-	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if d, err = deployment(ctx, tx, p.ID); err != nil {
 			return err
 		}

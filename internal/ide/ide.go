@@ -81,10 +81,6 @@ func actorName(sc scope.Scope) string { return nameOf(sc.Actor) }
 
 func nameOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }
 
-func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, sc.Tenant, fn)
-}
-
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
 	return s.Stores.Write(ctx, sc.Tenant, fn)
 }

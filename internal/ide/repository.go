@@ -77,7 +77,7 @@ type RepositoryPage struct {
 // Repositories returns one page of the registrations.
 func (s *Service) Repositories(ctx context.Context, sc scope.Scope, skip, limit int64) (RepositoryPage, error) {
 	var page RepositoryPage
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if page.Total, err = countRepositories(ctx, tx); err != nil {
 			return err
 		}
@@ -92,11 +92,7 @@ func (s *Service) Repositories(ctx context.Context, sc scope.Scope, skip, limit 
 
 // Repository returns one registration.
 func (s *Service) Repository(ctx context.Context, sc scope.Scope, id int64) (Repository, error) {
-	var r Repository
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		r, err = load(ctx, tx, id)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Repository, error) { return load(ctx, tx, id) })
 	s.show(sc, &r)
 	return r, err
 }
@@ -228,12 +224,8 @@ func (r Repository) apply(c RepositoryChange) Repository {
 	if c.Name != nil {
 		r.Name = strings.TrimSpace(*c.Name)
 	}
-	if c.URL != nil {
-		r.URL = *c.URL
-	}
-	if c.Enabled != nil {
-		r.Enabled = *c.Enabled
-	}
+	patch.Assign(&r.URL, c.URL)
+	patch.Assign(&r.Enabled, c.Enabled)
 	c.Branch.Apply(&r.Branch)
 	c.Path.Apply(&r.Path)
 	r.Path = strings.Trim(r.Path, "/")

@@ -65,11 +65,7 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 // Context returns the session's document and its analysis. Fault: NotFound if the session has
 // expired or belongs to another caller.
 func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
-	var kept Session
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		kept, err = session(ctx, tx, actorName(sc), id, s.Now())
-		return err
-	})
+	kept, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Session, error) { return session(ctx, tx, actorName(sc), id, s.Now()) })
 	if errors.Is(err, db.ErrNoRows) {
 		return Synced{}, fault.NotFoundf("there is no such session; it may have expired")
 	}

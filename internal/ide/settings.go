@@ -27,7 +27,7 @@ func defaults() map[string]any {
 // set.
 func (s *Service) Settings(ctx context.Context, sc scope.Scope, editor string) (map[string]any, error) {
 	out := defaults()
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		kept, err := settings(ctx, tx, actorName(sc), editor)
 		maps.Copy(out, kept)
 		return err

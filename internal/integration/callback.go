@@ -139,11 +139,7 @@ func (s *Service) Answer(ctx context.Context, sc scope.Scope, integration, id in
 	if _, ok := secret.ParseToken(a.Token); !ok {
 		return Run{}, errNoCallback()
 	}
-	var r Run
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		r, err = answeredRun(ctx, tx, integration, id, a)
-		return err
-	})
+	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Run, error) { return answeredRun(ctx, tx, integration, id, a) })
 	if err == nil && r.Cause.RequestID != 0 && r.EndedAt == nil {
 		err = s.MayDecide(ctx, sc, r.Cause.RequestID, a.AnsweredBy)
 	}

@@ -115,11 +115,7 @@ func (s *Service) TakeBridge(ctx context.Context, sc scope.Scope, id int64, in I
 // with the signature and for a bridge that does not exist.
 func (s *Service) signed(ctx context.Context, tenant scope.TenantID, id int64, in Inbound) (Integration, error) {
 	wrong := fault.New(fault.Unauthenticated, "invalid_signature", "the message is not signed with the key of this integration, or its time is not ours")
-	var it Integration
-	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
-		it, err = load(ctx, tx, id)
-		return err
-	})
+	it, err := db.Read(ctx, s.Stores, tenant, func(tx *db.Tx) (Integration, error) { return load(ctx, tx, id) })
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return it, err
 	}

@@ -213,12 +213,8 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch
 	if ch.Name != nil {
 		it.Name = strings.TrimSpace(*ch.Name)
 	}
-	if ch.Endpoint != nil {
-		it.Endpoint = *ch.Endpoint
-	}
-	if ch.Enabled != nil {
-		it.Enabled = *ch.Enabled
-	}
+	patch.Assign(&it.Endpoint, ch.Endpoint)
+	patch.Assign(&it.Enabled, ch.Enabled)
 	ch.Settings.Apply(&it.Settings)
 	if it.Settings == nil {
 		it.Settings = map[string]any{}
@@ -371,12 +367,7 @@ func (it Integration) withComputed() Integration {
 }
 
 func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Integration, error) {
-	var it Integration
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		it, err = load(ctx, tx, id)
-		return err
-	})
-	return it, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Integration, error) { return load(ctx, tx, id) })
 }
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Integration, error) {

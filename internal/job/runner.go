@@ -130,10 +130,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 	now := r.Now()
 	latest := db.LatestEnd(now, r.Lease)
 	// Most checks find nothing, so they must not wait for the write lock.
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		again, err = nextDue(ctx, tx, latest)
-		return err
-	})
+	again, err = db.ReadStore(ctx, store, func(tx *db.Tx) (*time.Time, error) { return nextDue(ctx, tx, latest) })
 	if err != nil || again == nil || again.After(now) {
 		return nil, again, err
 	}

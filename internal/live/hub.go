@@ -174,10 +174,8 @@ func (h *hub) join(ctx context.Context, st *Stream, sc scope.Scope, id string) e
 	if id != "" {
 		missed := update{reload: true}
 		if from, ok := parsePosition(id); ok {
-			err := h.service.Stores.Read(ctx, h.tenant, func(tx *db.Tx) (err error) {
-				missed, err = between(ctx, tx, from, at)
-				return err
-			})
+			var err error
+			missed, err = db.Read(ctx, h.service.Stores, h.tenant, func(tx *db.Tx) (update, error) { return between(ctx, tx, from, at) })
 			if err != nil {
 				return err
 			}

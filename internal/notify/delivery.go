@@ -3,7 +3,6 @@ package notify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -147,11 +146,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, f DeliveryFilt
 
 // Delivery returns one delivery, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, id int64) (Delivery, error) {
-	var d Delivery
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = loadDelivery(ctx, tx, sc, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Delivery, error) { return loadDelivery(ctx, tx, sc, id) })
 	return d.filled(), err
 }
 
@@ -245,22 +240,13 @@ func (s *Service) endTest(ctx context.Context, kind string, c format.Channel, m 
 // a message for keepFaults.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
-	for {
-		var n int64
-		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
-			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), s.Now().Add(-keepFaults), batch)
-			return err
-		})
-		if err != nil || n < batch {
-			return err
-		}
-	}
+	_, err := s.Stores.WriteBatches(ctx, tenant, batch, func(tx *db.Tx) (int64, error) {
+		return forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), s.Now().Add(-keepFaults), batch)
+	})
+	return err
 }
 
 func loadDelivery(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Delivery, error) {
 	d, err := getDelivery(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && sc.Env != scope.AnyEnv && sc.Env != d.Environment {
-		return Delivery{}, fault.NotFoundf("no such delivery")
-	}
-	return d, err
+	return db.Found(d, err, sc.Sees(d.Environment), "delivery")
 }

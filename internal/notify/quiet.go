@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"slices"
 	"time"
 	_ "time/tzdata" // a container may have no time zones of its own
@@ -29,15 +30,11 @@ func (q *QuietHours) filled() *QuietHours {
 		return nil
 	}
 	out := *q
-	if out.TimeZone == "" {
-		out.TimeZone = "UTC"
-	}
+	out.TimeZone = cmp.Or(out.TimeZone, "UTC")
 	if len(out.Days) == 0 {
 		out.Days = nil
 	}
-	if out.Except == "" {
-		out.Except = format.Critical
-	}
+	out.Except = cmp.Or(out.Except, format.Critical)
 	return &out
 }
 

@@ -55,11 +55,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 
 // Get returns one channel, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
-	var c Channel
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		c, err = load(ctx, tx, sc, id)
-		return err
-	})
+	c, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Channel, error) { return load(ctx, tx, sc, id) })
 	return c.withComputed(), err
 }
 
@@ -78,20 +74,14 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 		MaxAttempts: defaultAttempts, Enabled: d.Enabled == nil || *d.Enabled, Settings: d.Settings, ChangeNo: 1, CreatedBy: sc.Actor.Name, Credential: []byte{},
 		QuietHours: d.QuietHours.filled(), DigestWindow: d.DigestWindow,
 	}
-	if c.SeverityThreshold == "" {
-		c.SeverityThreshold = format.Info
-	}
-	if d.MaxAttempts != nil {
-		c.MaxAttempts = *d.MaxAttempts
-	}
+	c.SeverityThreshold = cmp.Or(c.SeverityThreshold, format.Info)
+	patch.Assign(&c.MaxAttempts, d.MaxAttempts)
 	secrets, offences := t.ReadCredential(d.Credential)
 	if c.Settings == nil {
 		c.Settings = map[string]any{}
 	}
 	c.Endpoint, _ = t.Conceal(c.Endpoint, secrets)
-	if c.Endpoint == "" {
-		c.Endpoint = t.Endpoint
-	}
+	c.Endpoint = cmp.Or(c.Endpoint, t.Endpoint)
 	if err := s.check(ctx, t, c, secrets, offences); err != nil {
 		return Channel{}, err
 	}
@@ -166,24 +156,14 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 	if ch.Name != nil {
 		c.Name = strings.TrimSpace(*ch.Name)
 	}
-	if ch.Endpoint != nil {
-		c.Endpoint = *ch.Endpoint
-	}
-	if ch.SeverityThreshold != nil {
-		c.SeverityThreshold = *ch.SeverityThreshold
-	}
-	if ch.MaxAttempts != nil {
-		c.MaxAttempts = *ch.MaxAttempts
-	}
-	if ch.Enabled != nil {
-		c.Enabled = *ch.Enabled
-	}
+	patch.Assign(&c.Endpoint, ch.Endpoint)
+	patch.Assign(&c.SeverityThreshold, ch.SeverityThreshold)
+	patch.Assign(&c.MaxAttempts, ch.MaxAttempts)
+	patch.Assign(&c.Enabled, ch.Enabled)
 	ch.Settings.Apply(&c.Settings)
 	ch.QuietHours.ApplyPointer(&c.QuietHours)
 	c.QuietHours = c.QuietHours.filled()
-	if ch.DigestWindow != nil {
-		c.DigestWindow = *ch.DigestWindow
-	}
+	patch.Assign(&c.DigestWindow, ch.DigestWindow)
 	kept := len(secrets) > 0 && ch.Credential == nil
 	if ch.Credential != nil {
 		secrets, _ = t.ReadCredential(ch.Credential)
@@ -199,9 +179,7 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Chan
 		c.Endpoint, moved = t.Conceal(c.Endpoint, secrets)
 		kept = kept && !moved
 	}
-	if c.Endpoint == "" {
-		c.Endpoint = t.Endpoint
-	}
+	c.Endpoint = cmp.Or(c.Endpoint, t.Endpoint)
 	if kept && !old.SameHosts(format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}) {
 		f := fault.Invalidf("/credential", "another host needs the credential again")
 		f.Code = "credential_required"
@@ -363,12 +341,7 @@ func Missing(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) ([]int6
 
 // load returns one channel as it is stored.
 func (s *Service) load(ctx context.Context, sc scope.Scope, id int64) (Channel, error) {
-	var c Channel
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		c, err = load(ctx, tx, sc, id)
-		return err
-	})
-	return c, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Channel, error) { return load(ctx, tx, sc, id) })
 }
 
 func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Channel, error) {

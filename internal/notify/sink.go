@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -43,10 +44,7 @@ func (s Sink) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, o even
 func noteOf(o event.Occurrence) (Note, bool) {
 	switch o.Type {
 	case event.FailedLogins:
-		name := text(o.Data, "user_name")
-		if name == "" {
-			name = "an unknown account"
-		}
+		name := cmp.Or(text(o.Data, "user_name"), "an unknown account")
 		return Note{
 			Alert: AlertFailedLogins, Severity: format.Warning, Fault: "failed_logins:" + text(o.Data, "user_id"),
 			Title: "Failed sign-ins of " + name, Text: "Somebody tries to guess the password of " + name + ".",

@@ -11,6 +11,7 @@ package outbound
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -190,10 +191,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Do(ctx context.Context, req Request) (Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	method := req.Method
-	if method == "" {
-		method = http.MethodGet
-	}
+	method := cmp.Or(req.Method, http.MethodGet)
 	if _, err := c.form(req.URL); err != nil && c.guarded {
 		return Response{}, unreachable(err) // NewRequest would correct some of these URLs
 	}

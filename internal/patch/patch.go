@@ -1,4 +1,5 @@
 // Package patch describes changes of objects. A PUT changes only the members that are sent.
+// A member that cannot be null is a pointer, for Assign.
 // Field distinguishes the three states of a member of its body: not sent (keep it), null
 // (clear it) and a value (set it). A pointer cannot distinguish null from not sent.
 // Differences are what the audit records of a change.
@@ -44,6 +45,13 @@ func (f Field[T]) ApplyPointer(dst **T) {
 	default:
 		v := f.Value
 		*dst = &v
+	}
+}
+
+// Assign writes the value of a sent member to dst; nil: it was not sent.
+func Assign[T any](dst, sent *T) {
+	if sent != nil {
+		*dst = *sent
 	}
 }
 

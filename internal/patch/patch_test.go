@@ -30,6 +30,14 @@ func TestThreeStates(t *testing.T) {
 	if kind != "api" || len(tags) != 1 {
 		t.Errorf("kind %q, tags %v", kind, tags)
 	}
+	Assign(&kind, nil)
+	if kind != "api" {
+		t.Errorf("a member that was not sent changed kind to %q", kind)
+	}
+	other := "tool"
+	if Assign(&kind, &other); kind != "tool" {
+		t.Errorf("kind %q after a sent member", kind)
+	}
 	out, err := json.Marshal(b)
 	if err != nil || string(out) != `{"id":null,"kind":"api"}` {
 		t.Errorf("%s, %v", out, err)

@@ -146,10 +146,7 @@ func document(v value.Value) (text []byte, sum string) {
 // previous returns what the last good fetch of a connection stored, or zero values if there was
 // none.
 func (s *Service) previous(ctx context.Context, tenant scope.TenantID, id int64) (d stored, v value.Value, err error) {
-	err = s.Stores.Read(ctx, tenant, func(tx *db.Tx) error {
-		d, err = getData(ctx, tx, id)
-		return err
-	})
+	d, err = db.Read(ctx, s.Stores, tenant, func(tx *db.Tx) (stored, error) { return getData(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) {
 		return stored{}, value.Value{}, nil
 	}

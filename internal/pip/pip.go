@@ -139,15 +139,9 @@ func (c Connection) apply(ch Change) Connection {
 	}
 	ch.ConnectionType.Apply(&c.ConnectionType)
 	c.ConnectionType = strings.TrimSpace(c.ConnectionType)
-	if ch.Configuration != nil {
-		c.Configuration = *ch.Configuration
-	}
-	if ch.SyncEnabled != nil {
-		c.SyncEnabled = *ch.SyncEnabled
-	}
-	if ch.SyncFrequency != nil {
-		c.SyncFrequency = *ch.SyncFrequency
-	}
+	patch.Assign(&c.Configuration, ch.Configuration)
+	patch.Assign(&c.SyncEnabled, ch.SyncEnabled)
+	patch.Assign(&c.SyncFrequency, ch.SyncFrequency)
 	return c
 }
 

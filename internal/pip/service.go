@@ -258,12 +258,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, c Conne
 }
 
 func (s *Service) load(ctx context.Context, tenant scope.TenantID, id int64) (Connection, error) {
-	var c Connection
-	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
-		c, err = load(ctx, tx, id)
-		return err
-	})
-	return c, err
+	return db.Read(ctx, s.Stores, tenant, func(tx *db.Tx) (Connection, error) { return load(ctx, tx, id) })
 }
 
 func load(ctx context.Context, tx *db.Tx, id int64) (Connection, error) {

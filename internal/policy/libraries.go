@@ -77,12 +77,8 @@ func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library
 }
 
 // Libraries is LibrariesFor in a transaction of its own.
-func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []lang.Library, err error) {
-	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		libs, err = LibrariesFor(ctx, tx, env)
-		return err
-	})
-	return libs, err
+func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) ([]lang.Library, error) {
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]lang.Library, error) { return LibrariesFor(ctx, tx, env) })
 }
 
 // Users lists the users of a library. Fault: Conflict "not_a_library" for a control.
@@ -275,11 +271,7 @@ func (p Policy) checkLibrary() error {
 // checkLibrariesInProduction returns Conflict "libraries_not_promoted" if a policy uses libraries
 // that exist only in sandbox.
 func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
-	var all shelf
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		all, err = activeLibraries(ctx, tx)
-		return err
-	})
+	all, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (shelf, error) { return activeLibraries(ctx, tx) })
 	if err != nil {
 		return err
 	}

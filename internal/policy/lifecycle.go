@@ -163,10 +163,7 @@ func Exists(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
 // EnvironmentOf returns the environment of a policy that is not deleted, else NotFound.
 func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	p, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && p.DeletedAt != nil {
-		return scope.AnyEnv, fault.NotFoundf("no such policy")
-	}
-	return p.Environment, err
+	return db.Found(p.Environment, err, p.DeletedAt == nil, "policy")
 }
 
 // Count returns the number of live controls of the tenant, in both environments.

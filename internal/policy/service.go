@@ -1,8 +1,8 @@
 package policy
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -106,15 +107,11 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if err != nil {
 		return Policy{}, err
 	}
-	if d.Status == "" {
-		d.Status = Drafted
-	}
+	d.Status = cmp.Or(d.Status, Drafted)
 	if d.Status == Inactive {
 		return Policy{}, fault.Invalidf("/status", "a new control must be draft or active")
 	}
-	if d.Kind == "" {
-		d.Kind = KindControl
-	}
+	d.Kind = cmp.Or(d.Kind, KindControl)
 	next := Policy{Kind: d.Kind, Content: Content{
 		Name: strings.TrimSpace(d.Name), Description: d.Description, Status: d.Status, Environment: env, RegoCode: d.RegoCode,
 		TestCases: d.TestCases, Actions: d.Actions, Version: 1, ResourceID: d.ResourceID, BouncerID: d.BouncerID, CreatedBy: actor(sc),
@@ -206,9 +203,7 @@ func (p Policy) apply(c Change) (Policy, error) {
 			return Policy{}, fault.Invalidf("/name", "the name is required")
 		}
 	}
-	if c.RegoCode != nil {
-		p.RegoCode = *c.RegoCode
-	}
+	patch.Assign(&p.RegoCode, c.RegoCode)
 	c.Description.Apply(&p.Description)
 	c.ResourceID.ApplyPointer(&p.ResourceID)
 	c.BouncerID.ApplyPointer(&p.BouncerID)
@@ -237,10 +232,7 @@ func transition(from, to string) error {
 // loadLive returns one live control in the scope. Fault: NotFound.
 func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && (p.DeletedAt != nil || !sc.Sees(p.Environment)) {
-		return Policy{}, fault.NotFoundf("no such policy")
-	}
-	return p, err
+	return db.Found(p, err, p.DeletedAt == nil && sc.Sees(p.Environment), "policy")
 }
 
 // addSyncErrors sets SyncErrors of policies, which must be sorted by id.

@@ -49,12 +49,7 @@ func (m Moment) Since(env scope.Env) int64 {
 // Timeline returns the versions of all controls and libraries since a time, and the newest earlier
 // version of each, oldest first. Together they say what was active at any time since then.
 func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Moment, error) {
-	var out []Moment
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		out, err = timeline(ctx, tx, from)
-		return err
-	})
-	return out, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]Moment, error) { return timeline(ctx, tx, from) })
 }
 
 // ActiveIn reports whether the version decides in env.

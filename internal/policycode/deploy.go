@@ -1,6 +1,7 @@
 package policycode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,10 +168,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	if err := saveDeployment(ctx, tx, d, sc.Actor.ID, now, now.Add(-keepDeployments)); err != nil {
 		return err
 	}
-	title := d.Repository
-	if title == "" {
-		title = "policies as code"
-	}
+	title := cmp.Or(d.Repository, "policies as code")
 	what := map[string]any{"created": names[policy.Created], "updated": names[policy.Updated], "unchanged": len(names[policy.Unchanged])}
 	if d.Commit != "" {
 		what["commit"] = d.Commit
@@ -208,10 +206,6 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 
 // Get returns a stored deployment. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
-	var d Deployment
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = deployment(ctx, tx, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Deployment, error) { return deployment(ctx, tx, id) })
 	return db.Found(d, err, sc.Sees(d.Environment), "deployment")
 }

@@ -450,11 +450,7 @@ func (s *Service) rollBack(ctx context.Context, d Deployment) error {
 // discardCopy discards the copy of an attempt that another process has taken over, unless the copy
 // is in use or the deployment still names it.
 func (s *Service) discardCopy(ctx context.Context, d Deployment) error {
-	var known bool
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		known, err = isTargetNamed(ctx, tx, d)
-		return err
-	})
+	known, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (bool, error) { return isTargetNamed(ctx, tx, d) })
 	if err != nil || known {
 		return err
 	}
@@ -476,11 +472,7 @@ func (s *Service) wasPurged(ctx context.Context, id scope.TenantID) bool {
 
 // purge drops the source of a move when it is no longer kept.
 func (s *Service) purge(ctx context.Context, d Deployment) error {
-	var at string
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		at, err = s.Stores.PlaceOf(ctx, tx, d.Tenant)
-		return err
-	})
+	at, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (string, error) { return s.Stores.PlaceOf(ctx, tx, d.Tenant) })
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}

@@ -231,11 +231,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, de
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Deployment{}, err
 	}
-	var d Deployment
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		d, err = find(ctx, tx, id, deployment)
-		return err
-	})
+	d, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Deployment, error) { return find(ctx, tx, id, deployment) })
 	if errors.Is(err, db.ErrNoRows) {
 		return Deployment{}, fault.NotFoundf("there is no such deployment")
 	}
@@ -247,11 +243,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID, s
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
 		return Page{}, err
 	}
-	var p Page
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		p, err = page(ctx, tx, id, skip, limit)
-		return err
-	})
+	p, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Page, error) { return page(ctx, tx, id, skip, limit) })
 	for i := range p.Deployments {
 		p.Deployments[i] = p.Deployments[i].show(s.Now())
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,12 +167,8 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 	if err := sc.May(env); err != nil {
 		return nil, err
 	}
-	if p.WindowHours == 0 {
-		p.WindowHours = DefaultWindow
-	}
-	if p.Limit == 0 {
-		p.Limit = 20
-	}
+	p.WindowHours = cmp.Or(p.WindowHours, DefaultWindow)
+	p.Limit = cmp.Or(p.Limit, 20)
 	f := audit.Filter{
 		Environment: env, Decision: p.Decision, PolicyID: p.PolicyID, UserID: p.UserID,
 		Start: s.Now().Add(-time.Duration(p.WindowHours) * time.Hour),

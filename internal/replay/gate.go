@@ -18,7 +18,7 @@ import (
 // package. Gate is used as policy.Service.Impact.
 func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
 	var gate tenant.ImpactGate
-	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)
 		gate = settings.ImpactGate()
 		return err

@@ -44,7 +44,7 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 
 // readStart reads the time from which the history is known.
 func (s *Service) readStart(ctx context.Context, sc scope.Scope, h *history) error {
-	return s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+	return s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		h.known, err = resource.PastFrom(ctx, tx, h.request.SourceEnvironment)
 		return err
 	})
@@ -55,7 +55,7 @@ func (s *Service) readStart(ctx context.Context, sc scope.Scope, h *history) err
 func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *rego.Set) error {
 	now := map[int64]*target.Resource{}
 	bytes := 0
-	return s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	return s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		h.ends, h.dataFrom, bytes = nil, 0, 0
 		clear(now)
 		return resource.PastSince(ctx, tx, h.request.SourceEnvironment, h.from, set.Revision(), func(past ended) bool {
@@ -106,7 +106,7 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	var list []bouncer.Bouncer
 	var links map[int64][]int64
 	var bundles []bouncer.PastBundle
-	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if list, err = bouncer.InEnvironment(ctx, tx, p.request.SourceEnvironment); err != nil {
 			return err
 		}

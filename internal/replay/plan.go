@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -124,15 +125,9 @@ func (r Request) ready(sc scope.Scope) (Request, error) {
 			return r, err
 		}
 	}
-	if r.WindowHours == 0 {
-		r.WindowHours = DefaultWindow
-	}
-	if r.Baseline == "" {
-		r.Baseline = Then
-	}
-	if r.Data == "" {
-		r.Data = Then
-	}
+	r.WindowHours = cmp.Or(r.WindowHours, DefaultWindow)
+	r.Baseline = cmp.Or(r.Baseline, Then)
+	r.Data = cmp.Or(r.Data, Then)
 	if r.Samples == nil {
 		n := DefaultSamples
 		r.Samples = &n

@@ -146,7 +146,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	if sc.EnvBound {
 		source = sc.Env
 	}
-	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		out.Runs, out.Total, err = listRuns(ctx, tx, string(sc.Env), string(source), skip, limit)
 		return err
 	})
@@ -158,12 +158,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 
 // Get returns the part of a run that the scope may see. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
-	var run Run
-	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		run, err = s.load(ctx, tx, sc, id)
-		return err
-	})
-	return run, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Run, error) { return s.load(ctx, tx, sc, id) })
 }
 
 // load reads a run from the store. All answers use it, so that none contains what shownTo removes.
@@ -231,10 +226,6 @@ func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, er
 		return err
 	})
 	return run, err
-}
-
-func (s *Service) read(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {

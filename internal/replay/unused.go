@@ -62,11 +62,7 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 	env := sc.EnvOr(scope.Production)
 	since := s.Now().UTC().Add(-time.Duration(days) * 24 * time.Hour).Truncate(time.Hour)
 	out := Unused{Environment: env, Days: days, Since: since, Controls: []UnusedOne{}, Rules: []UnusedRules{}}
-	var active []policy.Control
-	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		active, err = policy.ControlsFor(ctx, tx, env)
-		return err
-	})
+	active, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]policy.Control, error) { return policy.ControlsFor(ctx, tx, env) })
 	if err != nil {
 		return out, err
 	}

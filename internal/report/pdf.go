@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -440,10 +441,7 @@ func (r *report) trace() {
 			r.small(fmt.Sprintf("%d more steps are in the JSON and CSV exports.", len(steps)-i))
 			break
 		}
-		name := words[s.Type]
-		if name == "" {
-			name = s.Type
-		}
+		name := cmp.Or(words[s.Type], s.Type)
 		says := s.Description
 		if v := s.Details.Get("line"); v.Kind() == value.NumberKind {
 			name += ", line " + v.NumberText()

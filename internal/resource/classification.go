@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -24,10 +25,7 @@ type ClassificationChange struct {
 // subject returns what classification reads. Its address is the URL, or else the path
 // pattern.
 func (r Resource) subject() classify.Subject {
-	address := r.URL
-	if address == "" {
-		address = r.Path
-	}
+	address := cmp.Or(r.URL, r.Path)
 	return classify.Subject{Name: r.Name, URL: address, OriginalHost: r.OriginalHost, BusinessContext: r.BusinessContext}
 }
 
@@ -37,7 +35,7 @@ func (r Resource) subject() classify.Subject {
 func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classify.Proposal, error) {
 	var r Resource
 	ask := false
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if r, err = s.load(ctx, tx, sc, id); err != nil || s.Assist == nil || s.AssistOn == nil {
 			return err
 		}
@@ -75,9 +73,7 @@ func (s *Service) ApplyClassification(ctx context.Context, sc scope.Scope, id in
 		next, now := old, s.Now()
 		next.Enrichment = old.Enrichment.apply(c.EnrichmentChange)
 		next.Source, next.Confidence, next.LastClassifiedAt = c.Source, c.Confidence, &now
-		if next.Source == "" {
-			next.Source = "manual"
-		}
+		next.Source = cmp.Or(next.Source, "manual")
 		if next.Source == "manual" && next.Confidence == nil {
 			certain := 1.0
 			next.Confidence = &certain

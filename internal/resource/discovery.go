@@ -84,7 +84,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, s
 	for _, c := range candidates {
 		most = max(most, c.allowance())
 	}
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		used, err := countDiscoveries(ctx, tx, bouncer, s.Now().Add(-time.Hour))
 		d.out.Remaining = max(most-used, 0)
 		return err

@@ -74,7 +74,7 @@ func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, err
 	if sc.Env != scope.AnyEnv {
 		out.Environment, envs = &sc.Env, []scope.Env{sc.Env}
 	}
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		var worst, open []suspect
 		for _, env := range envs {
 			w, o, err := out.selectSuspects(ctx, tx, env)

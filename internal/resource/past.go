@@ -75,19 +75,11 @@ const forgetStep = 50
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) (removed int64, err error) {
 	cutoff := s.Now().Add(-audit.Detailed.Keep() - 24*time.Hour)
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
-		for {
-			var n int64
-			err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
-				n, err = forgetPast(ctx, tx, env, cutoff, forgetStep)
-				return err
-			})
-			removed += n
-			if err != nil {
-				return removed, err
-			}
-			if n == 0 {
-				break
-			}
+		// A step counts revisions, not rows, so only a step without rows is the last.
+		n, err := s.Stores.WriteBatches(ctx, tenant, 1, func(tx *db.Tx) (int64, error) { return forgetPast(ctx, tx, env, cutoff, forgetStep) })
+		removed += n
+		if err != nil {
+			return removed, err
 		}
 	}
 	return removed, nil

@@ -107,18 +107,10 @@ func (c Change) Offences() []fault.Detail {
 
 // apply returns r with the sent members of c.
 func (r Resource) apply(c Change) Resource {
-	if c.Name != nil {
-		r.Name = *c.Name
-	}
-	if c.Type != nil {
-		r.Type = *c.Type
-	}
-	if c.Path != nil {
-		r.Path = *c.Path
-	}
-	if c.PathMatching != nil {
-		r.PathMatching = *c.PathMatching
-	}
+	patch.Assign(&r.Name, c.Name)
+	patch.Assign(&r.Type, c.Type)
+	patch.Assign(&r.Path, c.Path)
+	patch.Assign(&r.PathMatching, c.PathMatching)
 	c.Methods.Apply(&r.Methods)
 	c.OriginalHost.Apply(&r.OriginalHost)
 	c.URL.Apply(&r.URL)

@@ -51,7 +51,7 @@ func Revision(env scope.Env) string { return "env:" + string(env) }
 // List returns a page of the resources by id, of one environment if the scope names it.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	page := Page{}
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
@@ -69,12 +69,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 
 // Get returns a resource, of any environment unless the scope names one.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Resource, error) {
-	var r Resource
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		r, err = s.load(ctx, tx, sc, id)
-		return err
-	})
-	return r, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Resource, error) { return s.load(ctx, tx, sc, id) })
 }
 
 // Create registers a resource. All errors are reported at once (422).
@@ -222,10 +217,7 @@ func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path s
 // load returns a resource with its controls. Fault: NotFound.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
 	r, err := get(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Resource{}, fault.NotFoundf("no such resource")
-	}
-	if err != nil {
+	if r, err = db.Found(r, err, sc.Sees(r.Environment), "resource"); err != nil {
 		return Resource{}, err
 	}
 	one := []Resource{r}
@@ -338,10 +330,6 @@ func changed(old, next Resource) map[string]any {
 		out["owner_email"] = map[string]any{"changed": true}
 	}
 	return out
-}
-
-func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -294,12 +295,7 @@ func (r *Router) calledHost(req *http.Request) string {
 }
 
 func (r *Router) trusted(a netip.Addr) bool {
-	for _, p := range r.cfg.TrustedProxies {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // address returns the caller's address: that of the peer, or behind trusted proxies the last

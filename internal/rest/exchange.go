@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -383,10 +384,7 @@ func (x *exchange) endTrace() {
 	if x.traced == nil {
 		return
 	}
-	status := x.status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status := cmp.Or(x.status, http.StatusOK)
 	x.traced(x.operation(), status)
 }
 

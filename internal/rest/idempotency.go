@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -276,10 +277,7 @@ func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc 
 		x.fail(err)
 		return
 	}
-	status := rt.op.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status := cmp.Or(rt.op.Status, http.StatusOK)
 	read := req.Clone(req.Context())
 	read.Method, read.Body, read.ContentLength = http.MethodGet, http.NoBody, 0
 	read.URL.Path, read.URL.RawPath = x.path+"/"+id, ""
@@ -333,16 +331,12 @@ func (o *recorder) Header() http.Header { return o.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (o *recorder) WriteHeader(status int) {
-	if o.status == 0 {
-		o.status = status
-	}
+	o.status = cmp.Or(o.status, status)
 }
 
 // Write implements http.ResponseWriter.
 func (o *recorder) Write(p []byte) (int, error) {
-	if o.status == 0 {
-		o.status = http.StatusOK
-	}
+	o.status = cmp.Or(o.status, http.StatusOK)
 	return o.body.Write(p)
 }
 
@@ -352,9 +346,7 @@ func (o *recorder) send(w http.ResponseWriter) {
 	for name, values := range o.header {
 		h[name] = values
 	}
-	if o.status == 0 {
-		o.status = http.StatusOK
-	}
+	o.status = cmp.Or(o.status, http.StatusOK)
 	h.Set("Content-Length", strconv.Itoa(o.body.Len()))
 	w.WriteHeader(o.status)
 	_, _ = w.Write(o.body.Bytes()) // the peer may have gone

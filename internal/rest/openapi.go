@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -219,10 +220,7 @@ func (d documenter) describe(rt *route, docs RawDocs) {
 			doc.RequestBody.Content[strings.TrimSpace(m)] = &huma.MediaType{Schema: d.schemaOf(docs.Request)}
 		}
 	}
-	status := rt.op.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status := cmp.Or(rt.op.Status, http.StatusOK)
 	resp := &huma.Response{Description: http.StatusText(status)}
 	if docs.Response != nil {
 		resp.Content = map[string]*huma.MediaType{}

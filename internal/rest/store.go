@@ -78,24 +78,15 @@ func actorOf(who scope.Actor) string { return string(who.Kind) + ":" + who.ID }
 
 // purge deletes rows from before a time, a batch at a time.
 func purge(ctx context.Context, d *db.DB, before time.Time) error {
-	for {
-		var n int64
-		err := d.Write(ctx, func(tx *db.Tx) (err error) {
-			n, err = tx.Exec(ctx, `DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE created_at < $1 LIMIT 1000)`, before)
-			return err
-		})
-		if err != nil || n < 1000 {
-			return err
-		}
-	}
+	_, err := d.WriteBatches(ctx, 1000, func(tx *db.Tx) (int64, error) {
+		return tx.Exec(ctx, `DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE created_at < $1 LIMIT 1000)`, before)
+	})
+	return err
 }
 
 // find reads a row; ok is false if there is none.
 func find(ctx context.Context, d *db.DB, key string) (row entry, ok bool, err error) {
-	err = d.Read(ctx, func(tx *db.Tx) (err error) {
-		row, err = lookup(ctx, tx, key)
-		return err
-	})
+	row, err = db.ReadStore(ctx, d, func(tx *db.Tx) (entry, error) { return lookup(ctx, tx, key) })
 	if errors.Is(err, db.ErrNoRows) {
 		return entry{}, false, nil
 	}

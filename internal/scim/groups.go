@@ -45,12 +45,7 @@ func (s *Service) loadGroup(ctx context.Context, tx *db.Tx, id string, members b
 
 // Group returns a group, with its members if the selection includes them. Fault: NotFound.
 func (s *Service) Group(ctx context.Context, sc scope.Scope, id string, sel document.Selection) (Resource, error) {
-	var r Resource
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		r, err = s.loadGroup(ctx, tx, id, sel.Wants(s.groups, "members"))
-		return err
-	})
-	return r, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Resource, error) { return s.loadGroup(ctx, tx, id, sel.Wants(s.groups, "members")) })
 }
 
 // CreateGroup adds a group, and gives its members the roles that it maps to. Faults: Conflict if

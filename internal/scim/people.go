@@ -220,12 +220,7 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, id string) (Resource, err
 
 // User returns a person. Fault: NotFound.
 func (s *Service) User(ctx context.Context, sc scope.Scope, id string) (Resource, error) {
-	var r Resource
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		r, err = s.load(ctx, tx, id)
-		return err
-	})
-	return r, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Resource, error) { return s.load(ctx, tx, id) })
 }
 
 // CreateUser adds a person. Faults: Conflict if a name or address is taken, BadRequest and Invalid

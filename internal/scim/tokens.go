@@ -112,12 +112,7 @@ func (s *Tokens) Rotate(ctx context.Context, sc scope.Scope, id string, grace ti
 }
 
 func (s *Tokens) load(ctx context.Context, sc scope.Scope, id string) (Token, error) {
-	var t Token
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		t, err = selectToken(ctx, tx, id)
-		return err
-	})
-	return t, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Token, error) { return selectToken(ctx, tx, id) })
 }
 
 // Revoke removes a token, which stops working at once.

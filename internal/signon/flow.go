@@ -1,6 +1,7 @@
 package signon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -47,9 +48,7 @@ type Started struct {
 // came to one; empty: s.URL. returnTo is the path of this server to go to afterwards; empty: "/".
 // Faults: NotFound sign_on_off, BadRequest invalid_return_to, RateLimited, BadGateway.
 func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo string) (Started, error) {
-	if returnTo == "" {
-		returnTo = "/"
-	}
+	returnTo = cmp.Or(returnTo, "/")
 	if !localPath(returnTo) {
 		return Started{}, fault.New(fault.BadRequest, "invalid_return_to", "return_to must be a path of this server, such as /policies")
 	}
@@ -66,9 +65,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo st
 	if err != nil {
 		return Started{}, err
 	}
-	if origin == "" {
-		origin = s.URL
-	}
+	origin = cmp.Or(origin, s.URL)
 	f := flow{
 		Tenant: sc.Tenant, Issuer: r.Settings.Issuer, ClientID: r.Settings.ClientID, RedirectURI: origin + callbackPath,
 		ReturnTo: returnTo, Until: s.Now().Add(flowLife),

@@ -70,12 +70,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope) (SignOn, error) {
 }
 
 func (s *Service) load(ctx context.Context, t scope.TenantID) (record, error) {
-	var r record
-	err := s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {
-		r, err = selectRecord(ctx, tx)
-		return err
-	})
-	return r, err
+	return db.Read(ctx, s.Stores, t, func(tx *db.Tx) (record, error) { return selectRecord(ctx, tx) })
 }
 
 func (s *Service) view(t scope.TenantID, r record) SignOn {

@@ -28,19 +28,10 @@ func (s *Service) Retain(ctx context.Context, tenant scope.TenantID) (int64, err
 	}
 	var removed int64
 	for _, step := range steps {
-		for {
-			var n int64
-			err := store.Write(ctx, func(tx *db.Tx) (err error) {
-				n, err = step(tx)
-				return err
-			})
-			removed += n
-			if err != nil {
-				return removed, err
-			}
-			if n < pruneChunk {
-				break
-			}
+		n, err := store.WriteBatches(ctx, pruneChunk, step)
+		removed += n
+		if err != nil {
+			return removed, err
 		}
 	}
 	return removed, nil

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -99,13 +100,9 @@ func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Reque
 				return nil, err
 			}
 		}
-		if r.TestType == "" {
-			r.TestType = OfScenario
-		}
+		r.TestType = cmp.Or(r.TestType, OfScenario)
 	}
-	if r.TestType == "" {
-		r.TestType = Manual
-	}
+	r.TestType = cmp.Or(r.TestType, Manual)
 	if r.Input.Kind() != value.ObjectKind {
 		return nil, fault.Invalidf("/input_json", "send an object, or a scenario_id whose attributes are the input")
 	}

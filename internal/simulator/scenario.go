@@ -26,22 +26,12 @@ func (s *Service) Scenarios(ctx context.Context, sc scope.Scope, policyID int64)
 			return nil, err
 		}
 	}
-	var list []Scenario
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		list, err = listScenarios(ctx, tx, sc.Env, policyID)
-		return err
-	})
-	return list, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]Scenario, error) { return listScenarios(ctx, tx, sc.Env, policyID) })
 }
 
 // Scenario returns one scenario in the scope.
 func (s *Service) Scenario(ctx context.Context, sc scope.Scope, id int64) (Scenario, error) {
-	var found Scenario
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		found, err = loadScenario(ctx, tx, sc, id)
-		return err
-	})
-	return found, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Scenario, error) { return loadScenario(ctx, tx, sc, id) })
 }
 
 // CreateScenario stores an input for a control of the scope.

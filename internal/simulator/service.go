@@ -3,7 +3,6 @@ package simulator
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -43,11 +42,7 @@ type Service struct {
 
 // Loadable returns the controls of the scope's environment in any state, sorted by id.
 func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, error) {
-	var list []Loadable
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		list, err = loadable(ctx, tx, sc.Env)
-		return err
-	})
+	list, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]Loadable, error) { return loadable(ctx, tx, sc.Env) })
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +178,7 @@ func (s *Service) Own(ctx context.Context, sc scope.Scope, f Filter) (History, e
 
 func (s *Service) history(ctx context.Context, sc scope.Scope, f Filter, list func(tx *db.Tx) ([]Entry, int64, error)) (History, error) {
 	h := History{Limit: f.Limit, Offset: f.Offset}
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		h.Entries, h.Total, err = list(tx)
 		return err
 	})
@@ -207,25 +202,14 @@ func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 // Run returns a stored run for an export. A run of somebody else needs audit:read. Fault: NotFound,
 // also for a run of the other environment.
 func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
-	var r row
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		r, err = get(ctx, tx, id)
-		return err
-	})
-	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Kept{}, fault.NotFoundf("no such simulation")
-	}
-	if err != nil {
+	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (row, error) { return get(ctx, tx, id) })
+	if r, err = db.Found(r, err, sc.Sees(r.Environment), "simulation"); err != nil {
 		return Kept{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {
 		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
 	}
 	return keptOf(r)
-}
-
-func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

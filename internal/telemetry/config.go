@@ -71,9 +71,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, c Change, ifChange
 // apply returns the state after a change.
 func (s *Service) apply(t scope.TenantID, old state, c Change) (state, error) {
 	next := old
-	if c.URL != nil {
-		next.URL = *c.URL
-	}
+	patch.Assign(&next.URL, c.URL)
 	if outbound.Origin(old.URL) != outbound.Origin(next.URL) {
 		if len(old.APIKey) > 0 && next.URL != "" && !c.APIKey.Sent {
 			f := fault.Invalidf("/api_key", "another host needs the API key again")

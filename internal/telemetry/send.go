@@ -61,12 +61,8 @@ type Retried struct {
 }
 
 // History returns one page of the transmissions, newest first.
-func (s *Service) History(ctx context.Context, sc scope.Scope, skip, limit int64) (page []Entry, err error) {
-	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		page, err = listTransmissions(ctx, tx, skip, limit)
-		return err
-	})
-	return page, err
+func (s *Service) History(ctx context.Context, sc scope.Scope, skip, limit int64) ([]Entry, error) {
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]Entry, error) { return listTransmissions(ctx, tx, skip, limit) })
 }
 
 // SendNow sends the report of the current period. Faults: BadRequest while telemetry is disabled,

@@ -125,12 +125,8 @@ func find(ctx context.Context, tx *db.Tx) (state, error) {
 }
 
 // load calls find in a transaction of its own.
-func (s *Service) load(ctx context.Context, t scope.TenantID) (st state, err error) {
-	err = s.Stores.Read(ctx, t, func(tx *db.Tx) error {
-		st, err = find(ctx, tx)
-		return err
-	})
-	return st, err
+func (s *Service) load(ctx context.Context, t scope.TenantID) (state, error) {
+	return db.Read(ctx, s.Stores, t, func(tx *db.Tx) (state, error) { return find(ctx, tx) })
 }
 
 // loadServer is load, with the fault NotFound also if no license server is configured.

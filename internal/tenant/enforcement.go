@@ -15,12 +15,7 @@ func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env
 	if err := checkEnv(sc, env); err != nil {
 		return Enforcement{}, err
 	}
-	var e Enforcement
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		e, err = EnforcementIn(ctx, tx, env)
-		return err
-	})
-	return e, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Enforcement, error) { return EnforcementIn(ctx, tx, env) })
 }
 
 // EnforcementIn is Enforcement inside the caller's transaction.

@@ -92,11 +92,7 @@ func (s *Service) undo(ctx context.Context, in intent, t Tenant) error {
 // the copy of the settings, the end of a purge. It returns their number. It can be repeated, and
 // may run on several replicas at once: an entry is written only once.
 func (s *Service) Recover(ctx context.Context, until time.Time) (int, error) {
-	var list []intent
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		list, err = selectIntents(ctx, tx, until)
-		return err
-	})
+	list, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]intent, error) { return selectIntents(ctx, tx, until) })
 	if err != nil {
 		return 0, err
 	}
@@ -110,11 +106,7 @@ func (s *Service) Recover(ctx context.Context, until time.Time) (int, error) {
 
 // applyIntent completes an intent.
 func (s *Service) applyIntent(ctx context.Context, in intent) error {
-	var t Tenant
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		t, err = selectTenant(ctx, tx, in.Tenant)
-		return err
-	})
+	t, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Tenant, error) { return selectTenant(ctx, tx, in.Tenant) })
 	gone := errors.Is(err, db.ErrNoRows)
 	if err != nil && !gone {
 		return err

@@ -136,11 +136,7 @@ func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID)
 	if err != nil {
 		return nil, err
 	}
-	var list []Alert
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		list, err = selectAlerts(ctx, tx)
-		return err
-	})
+	list, err := db.ReadStore(ctx, store, func(tx *db.Tx) ([]Alert, error) { return selectAlerts(ctx, tx) })
 	stale := false
 	for _, a := range list {
 		stale = stale || (a.ResolvedAt == nil && a.Type == usageLimit)

@@ -13,11 +13,7 @@ import (
 // were purged while this process did not run. It skips purges before since, unless that is the zero
 // time, and the tenants in known. It adds those that it forgets to known.
 func (s *Service) ForgetPurged(ctx context.Context, since time.Time, known map[scope.TenantID]bool) error {
-	var gone []scope.TenantID
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		gone, err = selectPurged(ctx, tx, since)
-		return err
-	})
+	gone, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]scope.TenantID, error) { return selectPurged(ctx, tx, since) })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,12 +143,8 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 	if t.Name == "" {
 		unnamed = fault.Invalidf("/name", "must not be empty")
 	}
-	if t.Region == "" {
-		t.Region = DefaultRegion
-	}
-	if t.PlanType == "" {
-		t.PlanType = DefaultPlan
-	}
+	t.Region = cmp.Or(t.Region, DefaultRegion)
+	t.PlanType = cmp.Or(t.PlanType, DefaultPlan)
 	domain, noDomain := checkDomain("/domain", d.Domain)
 	custom, noCustom := checkDomain("/custom_domain", d.CustomDomain)
 	t.Domain = domain
@@ -164,10 +161,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (T
 	if err != nil {
 		return Tenant{}, err
 	}
-	err = s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
-		t.Limits, err = s.usage(ctx, tx)
-		return err
-	})
+	t.Limits, err = db.Read(ctx, s.Stores, id, func(tx *db.Tx) (*Usage, error) { return s.usage(ctx, tx) })
 	return t, err
 }
 
@@ -313,11 +307,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 // PurgeExpired purges the tenants whose 30 days are over, and returns their number. Only one
 // replica may run it at a time. It can be repeated after a failure.
 func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
-	var due []scope.TenantID
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		due, err = selectExpired(ctx, tx, s.Now())
-		return err
-	})
+	due, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]scope.TenantID, error) { return selectExpired(ctx, tx, s.Now()) })
 	if err != nil {
 		return 0, err
 	}
@@ -373,11 +363,7 @@ type Facts struct {
 // Facts returns the status and plan of a tenant. Fault: NotFound for an unknown one. It needs no
 // permission, because package auth calls it before there is a scope.
 func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
-	var f Facts
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		f, err = selectFacts(ctx, tx, id)
-		return err
-	})
+	f, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Facts, error) { return selectFacts(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) {
 		return Facts{}, notFound(id)
 	}
@@ -395,11 +381,7 @@ func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.Tena
 	if !sc.Platform && id != sc.Tenant {
 		return Tenant{}, accessDenied(id)
 	}
-	var t Tenant
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		t, err = selectTenant(ctx, tx, id)
-		return err
-	})
+	t, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Tenant, error) { return selectTenant(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) || err == nil && t.Attempt != "" {
 		return Tenant{}, notFound(id)
 	}

@@ -43,11 +43,7 @@ func TakenOver() *fault.Error {
 
 // Holds reports whether a tenant still belongs to an attempt.
 func (s *Service) Holds(ctx context.Context, id scope.TenantID, attempt string) (bool, error) {
-	var t Tenant
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		t, err = selectTenant(ctx, tx, id)
-		return err
-	})
+	t, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Tenant, error) { return selectTenant(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}
@@ -72,11 +68,7 @@ func (s *Service) Discard(ctx context.Context, id scope.TenantID, attempt string
 
 // OfVendor returns a tenant of a vendor, without its usage. Fault: NotFound for any other tenant.
 func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID) (Tenant, error) {
-	var t Tenant
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		t, err = selectTenant(ctx, tx, id)
-		return err
-	})
+	t, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Tenant, error) { return selectTenant(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) || err == nil && (t.Vendor != vendor || vendor == "" || t.Attempt != "" || t.Status == purging) {
 		return Tenant{}, notFound(id)
 	}
@@ -85,12 +77,7 @@ func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID
 
 // ListOfVendor returns a page of a vendor's tenants, by id.
 func (s *Service) ListOfVendor(ctx context.Context, vendor string, f Filter) (Page, error) {
-	var p Page
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		p, err = selectPage(ctx, tx, "", vendor, f)
-		return err
-	})
-	return p, err
+	return db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Page, error) { return selectPage(ctx, tx, "", vendor, f) })
 }
 
 // CountOfVendor counts the tenants of a vendor within tx, a transaction of the system store. It

@@ -12,12 +12,7 @@ import (
 
 // Lookup finds a person by id, otherwise by user name or e-mail address. Fault: NotFound.
 func (s *Service) Lookup(ctx context.Context, sc scope.Scope, id string) (User, error) {
-	var u User
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		u, err = findBySubject(ctx, tx, id)
-		return err
-	})
-	return u, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (User, error) { return findBySubject(ctx, tx, id) })
 }
 
 // IsDisabled reports whether a subject names a disabled person, by id, user name or address.
@@ -43,11 +38,7 @@ func findBySubject(ctx context.Context, tx *db.Tx, subject string) (User, error)
 
 // Usernames lists the names of all people who may sign in, sorted.
 func (s *Service) Usernames(ctx context.Context, sc scope.Scope) ([]string, error) {
-	var names []string
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		names, err = selectUsernames(ctx, tx)
-		return err
-	})
+	names, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]string, error) { return selectUsernames(ctx, tx) })
 	slices.Sort(names) // the backends order letters differently
 	return names, err
 }

@@ -117,11 +117,7 @@ func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool
 		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
 		Status: Active, CreatedAt: now, UpdatedAt: now,
 	}
-	var n int64
-	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		n, err = countUsers(ctx, tx)
-		return err
-	})
+	n, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (int64, error) { return countUsers(ctx, tx) })
 	if err != nil || n > 0 {
 		return false, err
 	}
@@ -151,22 +147,12 @@ func (s *Service) Recover(ctx context.Context, sc scope.Scope, id, password stri
 
 // Get finds a person by id.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, error) {
-	var u User
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		u, err = selectUser(ctx, tx, id)
-		return err
-	})
-	return u, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (User, error) { return selectUser(ctx, tx, id) })
 }
 
 // List returns one page of people, oldest first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
-	var p Page
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		p, err = selectPage(ctx, tx, f)
-		return err
-	})
-	return p, err
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Page, error) { return selectPage(ctx, tx, f) })
 }
 
 // Update changes the members that were sent. The caller must hold all permissions that the person

@@ -153,10 +153,8 @@ func (s *Service) stillOurs(ctx context.Context, p *provisioning) error {
 // resume looks for earlier calls with the same key. It returns the answer of a complete one, and
 // removes the tenants of unfinished ones.
 func (s *Service) resume(ctx context.Context, p provisioning) (Provisioned, bool, error) {
-	var earlier []provisioning
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		earlier, err = selectRequest(ctx, tx, p.Vendor, p.Request, p.CreatedAt.Add(-keepAnswers))
-		return err
+	earlier, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]provisioning, error) {
+		return selectRequest(ctx, tx, p.Vendor, p.Request, p.CreatedAt.Add(-keepAnswers))
 	})
 	if err != nil {
 		return Provisioned{}, false, err
@@ -275,12 +273,8 @@ func (s *Service) administrator(ctx context.Context, sc scope.Scope, a Administr
 }
 
 // vendorOf reads a vendor.
-func (s *Service) vendorOf(ctx context.Context, id string) (v Vendor, err error) {
-	err = s.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
-		v, err = selectVendor(ctx, tx, id)
-		return err
-	})
-	return v, err
+func (s *Service) vendorOf(ctx context.Context, id string) (Vendor, error) {
+	return db.Read(ctx, s.Stores, scope.DefaultTenant, func(tx *db.Tx) (Vendor, error) { return selectVendor(ctx, tx, id) })
 }
 
 // admit checks that a vendor may have one more tenant, within a transaction of the system

@@ -128,12 +128,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		ID: s.NewID(), Name: strings.TrimSpace(d.Name), MaxTenants: usualTenants, RequestsPerHour: usualRequests,
 		CreatedBy: sc.Actor.Name, CreatedAt: now, UpdatedAt: now, Version: 1,
 	}
-	if d.MaxTenants != nil {
-		v.MaxTenants = *d.MaxTenants
-	}
-	if d.RequestsPerHour != nil {
-		v.RequestsPerHour = *d.RequestsPerHour
-	}
+	patch.Assign(&v.MaxTenants, d.MaxTenants)
+	patch.Assign(&v.RequestsPerHour, d.RequestsPerHour)
 	key, err := s.Auth.Dedicated.Issue(ctx, sc, scope.Vendor, v.ID, v.Name, 0, func(tx *db.Tx) error {
 		if err := insertVendor(ctx, tx, v); err != nil {
 			return err
@@ -207,12 +203,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Vendor, e
 }
 
 // used counts a vendor's tenants.
-func (s *Service) used(ctx context.Context, id string) (n int64, err error) {
-	err = s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
-		n, err = tenant.CountOfVendor(ctx, tx, id)
-		return err
-	})
-	return n, err
+func (s *Service) used(ctx context.Context, id string) (int64, error) {
+	return db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (int64, error) { return tenant.CountOfVendor(ctx, tx, id) })
 }
 
 // Update changes the members that were sent. If ifVersion is not 0 and not the current version,

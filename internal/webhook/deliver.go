@@ -242,14 +242,8 @@ func (d *Deliverer) pauseAfter(n int) time.Duration {
 // without further attempts.
 func (d *Deliverer) expire(ctx context.Context, key job.LaneKey) error {
 	const portion = 1000
-	for {
-		var n int64
-		err := d.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
-			n, err = expireDeliveries(ctx, tx, key.Lane, db.Stamp(d.Now()), portion)
-			return err
-		})
-		if err != nil || n < portion {
-			return err
-		}
-	}
+	_, err := d.Stores.WriteBatches(ctx, key.Tenant, portion, func(tx *db.Tx) (int64, error) {
+		return expireDeliveries(ctx, tx, key.Lane, db.Stamp(d.Now()), portion)
+	})
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -145,11 +146,7 @@ func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64,
 
 // Delivery returns one delivery of a subscription, or NotFound.
 func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
-	var d Delivery
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		d, err = loadDelivery(ctx, tx, webhook, id)
-		return err
-	})
+	d, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Delivery, error) { return loadDelivery(ctx, tx, webhook, id) })
 	if err != nil {
 		return d, err
 	}
@@ -196,12 +193,8 @@ func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook in
 	if f.Status == "" {
 		f.Status = Dead
 	}
-	if r.Start != nil {
-		f.Start = *r.Start
-	}
-	if r.End != nil {
-		f.End = *r.End
-	}
+	patch.Assign(&f.Start, r.Start)
+	patch.Assign(&f.End, r.End)
 	if r.Start != nil && r.End != nil && r.End.Before(*r.Start) {
 		return Requeued{}, fault.Invalidf("/end_date", "end_date is before start_date")
 	}
@@ -238,16 +231,10 @@ func wake(ctx context.Context, tx *db.Tx, webhook int64) error {
 // Forget removes deliveries of a tenant that ended more than keepDeliveries ago.
 func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 	const batch = 500
-	for {
-		var n int64
-		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
-			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), batch)
-			return err
-		})
-		if err != nil || n < batch {
-			return err
-		}
-	}
+	_, err := s.Stores.WriteBatches(ctx, tenant, batch, func(tx *db.Tx) (int64, error) {
+		return forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), batch)
+	})
+	return err
 }
 
 // fill sets the payload from the stored columns.

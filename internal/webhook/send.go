@@ -107,11 +107,7 @@ func (s *sender) mayContinue(ctx context.Context) bool {
 
 // isCurrent reports whether the subscription is unchanged since the batch was taken.
 func (s *sender) isCurrent(ctx context.Context) bool {
-	var change int64
-	err := s.Stores.Read(ctx, s.key.Tenant, func(tx *db.Tx) (err error) {
-		change, err = changeOf(ctx, tx, s.hook.ID)
-		return err
-	})
+	change, err := db.Read(ctx, s.Stores, s.key.Tenant, func(tx *db.Tx) (int64, error) { return changeOf(ctx, tx, s.hook.ID) })
 	return err == nil && change == s.hook.ChangeNo
 }
 

@@ -52,11 +52,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 
 // Get returns one subscription, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, error) {
-	var w Webhook
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		w, err = load(ctx, tx, id)
-		return err
-	})
+	w, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (Webhook, error) { return load(ctx, tx, id) })
 	return s.withComputed(w), err
 }
 

@@ -135,16 +135,12 @@ func (w Webhook) apply(c Change) Webhook {
 	if c.Name != nil {
 		w.Name = strings.TrimSpace(*c.Name)
 	}
-	if c.URL != nil {
-		w.URL = *c.URL
-	}
+	patch.Assign(&w.URL, c.URL)
 	if c.Events != nil {
 		w.Events = ordered(*c.Events)
 	}
 	c.Environment.Apply(&w.Environment)
-	if c.Enabled != nil {
-		w.Enabled = *c.Enabled
-	}
+	patch.Assign(&w.Enabled, c.Enabled)
 	return w
 }
 

@@ -160,13 +160,9 @@ type Rollups map[rollupID]*Rollup
 // Rollups returns the roll-ups from the period of from to that of to, both included, oldest
 // first, in the scope's environment or in all. Periods without decisions are left out.
 func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
-	var out []Rollup
-	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		var err error
-		out, err = readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env))
-		return err
+	return db.Read(ctx, rd.Cluster, sc.Tenant, func(tx *db.Tx) ([]Rollup, error) {
+		return readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), Visible(sc, sc.Env))
 	})
-	return out, err
 }
 
 // Totals adds up the decisions from the period of from to that of to, both included, in the

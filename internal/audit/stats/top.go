@@ -33,12 +33,9 @@ type Share struct {
 // Top returns the n controls or resources with the most denials since the hour of from, in the
 // scope's environment or in all.
 func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
-	var out []Share
-	err := rd.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		out, err = topCounts(ctx, tx, kind, Hour.Start(from), Visible(sc, sc.Env), n)
-		return err
+	return db.Read(ctx, rd.Cluster, sc.Tenant, func(tx *db.Tx) ([]Share, error) {
+		return topCounts(ctx, tx, kind, Hour.Start(from), Visible(sc, sc.Env), n)
 	})
-	return out, err
 }
 
 // Visible returns the environments that a scope sees with a filter for env.

@@ -256,11 +256,7 @@ func (c *Copy) fence(ctx context.Context, fenced bool) error {
 // The store accepts writes again. It does nothing if there is no copy. Error: ErrLost if a later
 // copy uses the store.
 func Release(ctx context.Context, d *db.DB, token int64) error {
-	var left []string
-	err := d.Read(ctx, func(tx *db.Tx) (err error) {
-		left, err = names(ctx, tx, d.Kind())
-		return err
-	})
+	left, err := db.ReadStore(ctx, d, func(tx *db.Tx) ([]string, error) { return names(ctx, tx, d.Kind()) })
 	if err != nil || !slices.Contains(left, "gh_move_state") {
 		return err
 	}

@@ -74,11 +74,7 @@ func ours(name string) bool {
 
 // catalogue lists a store's tables.
 func catalogue(ctx context.Context, d *db.DB) ([]table, error) {
-	var rows []columnRow
-	err := d.Read(ctx, func(tx *db.Tx) (err error) {
-		rows, err = db.All[columnRow](ctx, tx, catalogues[d.Kind()])
-		return err
-	})
+	rows, err := db.ReadStore(ctx, d, func(tx *db.Tx) ([]columnRow, error) { return db.All[columnRow](ctx, tx, catalogues[d.Kind()]) })
 	if err != nil {
 		return nil, err
 	}

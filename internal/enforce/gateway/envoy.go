@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -233,11 +234,7 @@ func checkRoute(in *request.Inbound, c *extauthz.Check, st *settings.State) *req
 		}
 	}
 	if len(c.Extensions) > 0 {
-		names := make([]string, 0, len(c.Extensions))
-		for name := range c.Extensions {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(c.Extensions))
 		extensions := make([]value.Member, len(names))
 		for i, name := range names {
 			extensions[i] = value.Member{Key: name, Value: value.String(c.Extensions[name])}

@@ -133,12 +133,7 @@ func (n Names) IsReserved(name string) bool {
 	if len(name) < 9 || name[0] != 'X' {
 		return false
 	}
-	for _, p := range reservedPrefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // Fold returns the canonical name that a lenient receiver could read name as: every byte other than

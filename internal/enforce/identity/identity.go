@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,12 +50,7 @@ type Proxies []netip.Prefix
 
 // Trusts reports whether a is in one of the networks.
 func (p Proxies) Trusts(a netip.Addr) bool {
-	for _, n := range p {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // ParseProxies parses CIDRs and plain addresses.

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,7 @@ func Dialect(name string) string {
 // "". It compares the ends of paths, because gateways add prefixes.
 func ProviderOf(path string, h map[string][]string) string {
 	switch {
-	case hasAny(path, ":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents", ":predict"), len(h["X-Goog-Api-Key"]) > 0:
+	case ends(path, ":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents", ":predict"), len(h["X-Goog-Api-Key"]) > 0:
 		return Gemini
 	case strings.HasPrefix(path, "/v1beta/openai/"):
 		return OpenAI
@@ -56,22 +57,7 @@ func ProviderOf(path string, h map[string][]string) string {
 }
 
 func ends(path string, with ...string) bool {
-	for _, w := range with {
-		if strings.HasSuffix(path, w) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasAny(path string, parts ...string) bool {
-	last := path[strings.LastIndexByte(path, '/')+1:]
-	for _, p := range parts {
-		if strings.HasSuffix(last, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(path, w) })
 }
 
 // AppendRefusal appends the members by which clients of a provider recognise a refusal. code is the

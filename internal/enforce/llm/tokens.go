@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -135,12 +136,9 @@ func (s Source) encodedAtTop(body value.Value) (why string) {
 
 // numbers reports whether a list or a nested list contains a number.
 func numbers(v value.Value, depth int) bool {
-	for _, e := range v.Elems() {
-		if e.Kind() == value.NumberKind || e.Kind() == value.ArrayKind && depth < 3 && numbers(e, depth+1) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Elems(), func(e value.Value) bool {
+		return e.Kind() == value.NumberKind || e.Kind() == value.ArrayKind && depth < 3 && numbers(e, depth+1)
+	})
 }
 
 // IsWordy reports whether s may say something: several words, or letters of a script without

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -60,10 +61,7 @@ func (d jiraDesk) find(m Message) (string, Outcome) {
 }
 
 func (d jiraDesk) create(m Message) (string, Outcome) {
-	kind := d.text("issue_type")
-	if kind == "" {
-		kind = "Task"
-	}
+	kind := cmp.Or(d.text("issue_type"), "Task")
 	res, out := d.do("POST", d.api("/issue"), map[string]any{"fields": map[string]any{
 		"project": map[string]string{"key": d.text("project")}, "issuetype": map[string]string{"name": kind},
 		"summary": runes(m.head(), jiraSummary), "description": adf(m), "labels": []string{"gatehouse", d.key(m)},

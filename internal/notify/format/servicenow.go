@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"regexp"
@@ -55,9 +56,7 @@ func (d nowDesk) find(m Message) (string, Outcome) {
 
 func (d nowDesk) create(m Message) (string, Outcome) {
 	urgency := map[string]string{Critical: "1", Error: "2"}[m.Severity]
-	if urgency == "" {
-		urgency = "3"
-	}
+	urgency = cmp.Or(urgency, "3")
 	fields := map[string]string{
 		"short_description": nowText(m.head(), nowShort), "description": nowText(m.plain(), nowDescription), "urgency": urgency, "impact": urgency,
 		"correlation_id": d.key(m), "correlation_display": "gatehouse",
@@ -86,12 +85,8 @@ func (d nowDesk) comment(ticket string, m Message) Outcome {
 
 func (d nowDesk) resolve(ticket string, m Message) Outcome {
 	state, code := d.text("resolved_state"), d.text("close_code")
-	if state == "" {
-		state = "6"
-	}
-	if code == "" {
-		code = "Solution provided"
-	}
+	state = cmp.Or(state, "6")
+	code = cmp.Or(code, "Solution provided")
 	return d.update(ticket, map[string]string{
 		"state": state, "close_code": code, "close_notes": nowText(m.head(), nowDescription), "work_notes": nowJournal(m),
 	})

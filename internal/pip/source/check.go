@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -132,9 +133,7 @@ func (k *checker) pages(p *plan) {
 	if how.First == nil {
 		how.First = &first
 	}
-	if how.Parameter == "" {
-		how.Parameter = how.Type
-	}
+	how.Parameter = cmp.Or(how.Parameter, how.Type)
 	if p.Records == "" && p.Key == "" {
 		k.add("/configuration/records", "is required with pagination: it names the records that the pages consist of")
 	}
@@ -150,9 +149,7 @@ func (k *checker) changes(p *plan) {
 	}
 	how := *p.Incremental
 	p.Incremental = &how
-	if how.FullHours == 0 {
-		how.FullHours = 24
-	}
+	how.FullHours = cmp.Or(how.FullHours, 24)
 	k.since(p.provider, &how)
 	p.deleted = k.path("/configuration/incremental/deleted", how.Deleted)
 	if p.Key == "" {

@@ -300,9 +300,7 @@ func (f *finder) record(path []string, loc *ast.Location) *finding {
 	}
 	if loc != nil {
 		x.direct = true
-		if x.line == 0 {
-			x.line = loc.Row
-		}
+		x.line = cmp.Or(x.line, loc.Row)
 	}
 	return x
 }

@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -176,9 +177,7 @@ func (p path) applyExtension(k *Kind, doc map[string]any, c change) error {
 	if before == nil || c.op == opReplace {
 		before = map[string]any{}
 	}
-	for name, v := range part {
-		before[name] = v
-	}
+	maps.Copy(before, part)
 	if doc[p.whole] = before; len(before) == 0 {
 		delete(doc, p.whole)
 	}
@@ -204,9 +203,7 @@ func (p path) applySingle(into map[string]any, c change) error {
 	case v == nil:
 		delete(into, name)
 	case nested && isObject:
-		for n, part := range parts {
-			before[n] = part
-		}
+		maps.Copy(before, parts)
 	default:
 		into[name] = v
 	}
@@ -387,9 +384,7 @@ func (p path) setElement(m map[string]any, c change) error {
 		return err
 	}
 	parts, _ := v.(map[string]any)
-	for name, part := range parts {
-		m[name] = part
-	}
+	maps.Copy(m, parts)
 	return nil
 }
 

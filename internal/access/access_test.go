@@ -32,7 +32,7 @@ func TestEndOfRequests(t *testing.T) {
 		if got := c.request.at(c.now).Status; got != c.status {
 			t.Errorf("%s: status = %s, want %s", name, got, c.status)
 		}
-		if err := c.request.waits(c.now); (err == nil) != c.decide || err != nil && !fault.Is(err, fault.Conflict) {
+		if err := c.request.checkPending(c.now); (err == nil) != c.decide || err != nil && !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: waits = %v, want it to wait for a decision: %t", name, err, c.decide)
 		}
 		revoked := c.request

@@ -86,7 +86,7 @@ func TestTenantStops(t *testing.T) {
 		}
 		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, false)))
 		all("deleted", "401")
-		if _, err := r.Within(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
+		if _, err := r.InTenant(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("work in a deleted tenant: got %v, want not found", err)
 		}
 		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, true)))
@@ -166,7 +166,7 @@ func TestStoreDown(t *testing.T) {
 func TestStoreDownAtOnce(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
-	r.realms.cfg.Blind = -1
+	r.tenantCache.cfg.Blind = -1
 	k := r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
 	must(t, c.Close())

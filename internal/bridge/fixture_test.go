@@ -122,7 +122,7 @@ func newFixture(t testing.TB, c *db.Cluster) *fixture {
 		}
 		return store.Revision(ctx, resource.Revision(env))
 	}}
-	stopWatch := c.Watch(snapshots.Changed)
+	stopWatch := c.Watch(snapshots.OnChange)
 	log, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
 	if err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func (g *client) park(tag string) <-chan parked {
 		a, err := g.poll(MaxWait, "parked", tag)
 		end <- parked{a, err}
 	}()
-	g.h.until("a waiting poll", func() bool { return g.h.feed(feedKey{scope.DefaultTenant, g.sc.Env}).countWaiting() == 1 })
+	g.h.until("a waiting poll", func() bool { return g.h.environment(environmentKey{scope.DefaultTenant, g.sc.Env}).countWaiting() == 1 })
 	return end
 }
 

@@ -35,7 +35,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 				t.Errorf("bouncer %d: replay = %v at first, want none", i, got)
 			}
 		}
-		feeds := []*feed{h.feed(feedKey{scope.DefaultTenant, scope.Production}), h.feed(feedKey{scope.DefaultTenant, scope.Sandbox})}
+		feeds := []*environment{h.environment(environmentKey{scope.DefaultTenant, scope.Production}), h.environment(environmentKey{scope.DefaultTenant, scope.Sandbox})}
 		registry := func() int64 {
 			t.Helper()
 			store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -99,7 +99,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 }
 
 // workDone returns the work of production's feed so far.
-func (h *fixture) workDone() work {
+func (h *fixture) workDone() packTotals {
 	w, _, _ := h.rounds()
 	return w
 }

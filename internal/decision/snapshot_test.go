@@ -119,7 +119,7 @@ func (w *fakeStore) snapshots(incremental bool) *decision.Snapshots {
 func (w *fakeStore) bump(s *decision.Snapshots, ids ...int64) {
 	w.revision++
 	w.touched[w.revision] = ids
-	s.Changed(scope.DefaultTenant, "env:sandbox")
+	s.OnChange(scope.DefaultTenant, "env:sandbox")
 }
 
 // bumpControl records a change of a control, which the journal may name or not.
@@ -408,7 +408,7 @@ func TestSnapshotWhileTheStoreHangs(t *testing.T) {
 		t.Fatal("the first set is not revision 1")
 	}
 	hangs.Store(true)
-	s.Changed("acme", "env:production")
+	s.OnChange("acme", "env:production")
 	for range 1000 {
 		if rev := get(); rev != 1 {
 			t.Fatalf("revision %d, want 1", rev)

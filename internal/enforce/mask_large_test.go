@@ -126,8 +126,8 @@ func TestConcurrentLargeAnswers(t *testing.T) {
 		t.Errorf("%d bytes were in memory at once, want at most %d", most, bound)
 	}
 	// Without room the refusal names the limit, and nothing of the answer passes.
-	room := b.bodies.Room()
-	if !room.Grow(bodies.MaxHeld) {
+	room := b.bodies.NewReservation()
+	if !room.Grow(bodies.MaxBodiesInMemory) {
 		t.Fatal("the room for bodies is in use, want all of it free")
 	}
 	defer room.Release()

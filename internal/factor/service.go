@@ -229,7 +229,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 func (s *Service) Reseal(ctx context.Context, t scope.TenantID) error {
 	list, err := db.Read(ctx, s.Stores, t, func(tx *db.Tx) ([]row, error) { return selectRows(ctx, tx) })
 	for _, r := range list {
-		if s.Box.Stale(r.Sealed) {
+		if s.Box.IsStale(r.Sealed) {
 			err = errors.Join(err, s.resealOne(ctx, t, r))
 		}
 	}

@@ -113,11 +113,11 @@ func TestParseOwnReportsAll(t *testing.T) {
 func TestSignatures(t *testing.T) {
 	body := []byte(githubPush)
 	secret := []byte("a secret of some length")
-	good := Arrival{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
+	good := Delivery{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
 	if signatureValid(good, secret) {
 		t.Error("a made-up signature is valid")
 	}
-	if !signatureValid(Arrival{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Arrival{Source: GitLab, Signature: ""}, secret) || signatureValid(Arrival{Source: GitLab, Signature: string(secret[:5])}, secret) {
+	if !signatureValid(Delivery{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Delivery{Source: GitLab, Signature: ""}, secret) || signatureValid(Delivery{Source: GitLab, Signature: string(secret[:5])}, secret) {
 		t.Error("the token of GitLab is not valid, or a part of it is")
 	}
 }

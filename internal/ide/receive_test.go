@@ -21,7 +21,7 @@ func TestReplayAfterItsDeployment(t *testing.T) {
 		sc := scope.Scope{Tenant: scope.DefaultTenant, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "ada"}}
 		receive := func(name string) Receipt {
 			t.Helper()
-			r, err := s.Receive(ctx, sc, Arrival{Source: Signed, Delivery: name, Body: []byte(
+			r, err := s.Receive(ctx, sc, Delivery{Source: Signed, Delivery: name, Body: []byte(
 				`{"branch":"main","event_type":"push","policy_files":[{"path":"a.rego","content":"package a\n\nallow if true\n"}]}`)})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)

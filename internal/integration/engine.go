@@ -69,8 +69,8 @@ type Pushed struct {
 	At       time.Time `json:"pushed_at" doc:"When it was pushed."`
 }
 
-// looked is what was seen at the last comparison of the bundle.
-type looked struct {
+// storeRevisions is what was seen at the last comparison of the bundle.
+type storeRevisions struct {
 	// Controls and Bouncers are the revisions of the store. While they are unchanged, there is no new
 	// bundle to push.
 	Controls int64 `json:"controls"`
@@ -83,21 +83,21 @@ type looked struct {
 }
 
 // current reports whether the revisions of the store are still those of l.
-func (l *looked) current(at looked) bool {
+func (l *storeRevisions) current(at storeRevisions) bool {
 	return l != nil && l.Controls == at.Controls && l.Bouncers == at.Bouncers
 }
 
 // askAt returns when the engine's store is asked again whether it has the bundle.
-func (l *looked) askAt() time.Time { return l.At.Add(askEvery) }
+func (l *storeRevisions) askAt() time.Time { return l.At.Add(askEvery) }
 
-// look returns the revisions of the store on which the bundles of an environment depend.
-func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
+// readRevisions returns the revisions of the store on which the bundles of an environment depend.
+func readRevisions(ctx context.Context, tx *db.Tx, env scope.Env) (storeRevisions, error) {
 	controls, err := tx.Revision(ctx, resource.Revision(env))
 	if err != nil {
-		return looked{}, err
+		return storeRevisions{}, err
 	}
 	bouncers, err := tx.Revision(ctx, tenant.BouncerRevision)
-	return looked{Controls: controls, Bouncers: bouncers}, err
+	return storeRevisions{Controls: controls, Bouncers: bouncers}, err
 }
 
 // bouncerOf returns the id of the bouncer whose bundle is pushed; 0: the setting is not an id.
@@ -175,7 +175,7 @@ func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it 
 	case it.Pushed == nil || it.Pushed.Revision != b.Revision:
 		return parcel{bundle: &b}, nil
 	}
-	at, now := looked{Controls: b.Controls, Bouncers: b.Bouncers}, db.Stamp(f.Now())
+	at, now := storeRevisions{Controls: b.Controls, Bouncers: b.Bouncers}, db.Stamp(f.Now())
 	if it.Looked != nil {
 		at.At, at.Tag = it.Looked.At, it.Looked.Tag
 	}
@@ -291,11 +291,11 @@ func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[st
 	return a
 }
 
-// distrust makes sure that the store of a policy engine gets its bundle again. A replica that was
+// resetPushed makes sure that the store of a policy engine gets its bundle again. A replica that was
 // suspended, or could not reach our store, may have overwritten a newer bundle with its own, even
 // after the replica that took over the lane recorded its push. So distrust deletes that record, and
 // ends the turn of the other replica.
-func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it Integration) error {
+func (f *Forwarder) resetPushed(ctx context.Context, tenantID scope.TenantID, it Integration) error {
 	return f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return forgetPushed(ctx, tx, it.ID, f.Holder) })
 }
 
@@ -303,7 +303,7 @@ func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it In
 // replica has taken over the lane.
 func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, a answer) error {
 	p := a.pushed
-	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers, p.At, a.tag})
+	ours, err := savePushed(ctx, tx, it, f.Holder, p, storeRevisions{b.Controls, b.Bouncers, p.At, a.tag})
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 		return nil, nil, err
 	}
 	now := r.Now()
-	latest := db.LatestEnd(now, r.Lease)
+	latest := db.MaxLeaseEnd(now, r.Lease)
 	// Most checks find nothing, so they must not wait for the write lock.
 	again, err = db.ReadStore(ctx, store, func(tx *db.Tx) (*time.Time, error) { return nextDue(ctx, tx, latest) })
 	if err != nil || again == nil || again.After(now) {
@@ -239,8 +239,8 @@ func (r *Runner) kind(name string) (Kind, bool) {
 
 // storeResult stores the result of a task.
 func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause error) error {
-	var final permanent
-	var delayed later
+	var final permanentError
+	var delayed retryError
 	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {
 		switch {
 		case cause == nil:

@@ -23,7 +23,7 @@ func together(n int, fn func() error) iter.Seq[error] {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = dbtest.Patiently(fn) })
+		wg.Go(func() { errs[i] = dbtest.RetryUnavailable(fn) })
 	}
 	wg.Wait()
 	return func(yield func(error) bool) {
@@ -249,12 +249,12 @@ func TestErrorIsADenial(t *testing.T) {
 
 // TestTurnsEndWithTheCaller: a caller that goes away stops waiting for its turn.
 func TestTurnsEndWithTheCaller(t *testing.T) {
-	var ts turns
-	leave, err := ts.enter(context.Background(), "a")
+	var ts nameLocks
+	leave, err := ts.lock(context.Background(), "a")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := ts.enter(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
+	if _, err := ts.lock(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("enter of a cancelled caller: got %v, want unavailable", err)
 	}
 	leave()

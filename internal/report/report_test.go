@@ -83,13 +83,13 @@ func sample(t testing.TB) simulator.Record {
 }
 
 // keptSample returns a record as it is stored.
-func keptSample(t testing.TB, rec simulator.Record) simulator.Kept {
+func keptSample(t testing.TB, rec simulator.Record) simulator.StoredRun {
 	t.Helper()
 	text, err := json.Marshal(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := simulator.Kept{ID: 41, Checksum: digest(text), Intact: true, Text: text}
+	k := simulator.StoredRun{ID: 41, Checksum: digest(text), Intact: true, Text: text}
 	if err := json.Unmarshal(text, &k.Record); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	}
 	tool, err := exec.LookPath("pdftotext")
 	if err != nil {
-		apptest.Missing(t, "pdftotext is not installed")
+		apptest.SkipMissing(t, "pdftotext is not installed")
 	}
 	out, err := exec.CommandContext(t.Context(), tool, "-layout", path, "-").CombinedOutput()
 	if err != nil {

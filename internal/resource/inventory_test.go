@@ -89,7 +89,7 @@ func TestGapsAreReasons(t *testing.T) {
 		}
 		store := tenantStore(t, c)
 		err := store.Read(ctx, func(tx *db.Tx) error {
-			list, err := lacking(ctx, tx, scope.Sandbox, 100)
+			list, err := incomplete(ctx, tx, scope.Sandbox, 100)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, erro
 		}
 		for _, r := range open {
 			if guards := behind[r.ID]; len(guards) > 0 {
-				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), named(guards))
+				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), nameList(guards))
 				out = append(out, Warning{"shadows_controls", text, append([]int64{r.ID}, idsOf(guards)...)})
 			}
 		}
@@ -76,7 +76,7 @@ func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (map[in
 	}
 	out := map[int64]Shadow{}
 	for id, open := range before {
-		out[id] = Shadow{IDs: idsOf(open), Why: fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", named(open), id)}
+		out[id] = Shadow{IDs: idsOf(open), Why: fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", nameList(open), id)}
 	}
 	return out, nil
 }
@@ -182,8 +182,8 @@ func idsOf(list []Resource) []int64 {
 	return ids
 }
 
-// named lists resources for people.
-func named(list []Resource) string {
+// nameList lists resources for people.
+func nameList(list []Resource) string {
 	names := make([]string, 0, maxShadows)
 	for _, r := range list[:min(len(list), maxShadows)] {
 		names = append(names, fmt.Sprintf("%d (%s)", r.ID, r.Name))

@@ -54,15 +54,15 @@ func TestSealAndOpen(t *testing.T) {
 func TestRotation(t *testing.T) {
 	old, both, fresh := box(t, key(1)), box(t, key(2), key(1)), box(t, key(2))
 	sealed, _ := old.Seal([]byte("x"), "row")
-	if old.Stale(sealed) || !both.Stale(sealed) {
-		t.Errorf("Stale = %v with the key in use and %v with a newer one, want false and true", old.Stale(sealed), both.Stale(sealed))
+	if old.IsStale(sealed) || !both.IsStale(sealed) {
+		t.Errorf("Stale = %v with the key in use and %v with a newer one, want false and true", old.IsStale(sealed), both.IsStale(sealed))
 	}
 	plain, err := both.Open(sealed, "row")
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, _ := both.Seal(plain, "row")
-	if both.Stale(again) {
+	if both.IsStale(again) {
 		t.Error("Stale after Seal with the newer key = true, want false")
 	}
 	if _, err := fresh.Open(again, "row"); err != nil {

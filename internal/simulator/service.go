@@ -171,8 +171,8 @@ func (s *Service) History(ctx context.Context, sc scope.Scope, policyID int64, f
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfPolicy(ctx, tx, policyID, sc.Env, f) })
 }
 
-// Own returns the caller's runs of all controls, newest first.
-func (s *Service) Own(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
+// ListOwn returns the caller's runs of all controls, newest first.
+func (s *Service) ListOwn(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfActor(ctx, tx, sc.Actor, sc.Env, f) })
 }
 
@@ -201,15 +201,15 @@ func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 
 // Run returns a stored run for an export. A run of somebody else needs audit:read. Fault: NotFound,
 // also for a run of the other environment.
-func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
+func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (StoredRun, error) {
 	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (row, error) { return get(ctx, tx, id) })
 	if r, err = db.Found(r, err, sc.Sees(r.Environment), "simulation"); err != nil {
-		return Kept{}, err
+		return StoredRun{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {
-		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
+		return StoredRun{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
 	}
-	return keptOf(r)
+	return parseStored(r)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

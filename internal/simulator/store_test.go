@@ -42,7 +42,7 @@ func TestRetain(t *testing.T) {
 		if err != nil || n != int64(len(levels))*150+1 {
 			t.Errorf("Retain deletes %d rows, %v, want %d", n, err, len(levels)*150+1)
 		}
-		h, err := s.Own(t.Context(), scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u"}}, Filter{Limit: 200})
+		h, err := s.ListOwn(t.Context(), scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u"}}, Filter{Limit: 200})
 		if err != nil || h.Total != int64(len(levels))*150 || !h.HasMore {
 			t.Errorf("%d runs stay, %v, want %d and more pages", h.Total, err, len(levels)*150)
 		}
@@ -56,11 +56,11 @@ func TestRetain(t *testing.T) {
 func TestAlteredRecord(t *testing.T) {
 	k := keptSample(t, sample(t))
 	r := row{Record: string(k.Text), Digest: strings.TrimPrefix(k.Checksum, "sha256:")}
-	if got, err := keptOf(r); err != nil || !got.Intact {
+	if got, err := parseStored(r); err != nil || !got.Intact {
 		t.Errorf("an unchanged record: intact %v, %v, want true", got.Intact, err)
 	}
 	r.Record = strings.Replace(r.Record, `"decision":"DENY"`, `"decision":"ALLOW"`, 1)
-	if got, err := keptOf(r); err != nil || got.Intact || got.Record.Decision != "ALLOW" {
+	if got, err := parseStored(r); err != nil || got.Intact || got.Record.Decision != "ALLOW" {
 		t.Errorf("an edited record: intact %v, %s, %v, want false and ALLOW", got.Intact, got.Record.Decision, err)
 	}
 }

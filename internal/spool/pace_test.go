@@ -68,7 +68,7 @@ func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
 		{time.Hour, 0, time.Hour},
 		{0, 0, 0},
 	} {
-		if got := p.rest(c.took, c.backlog); got != c.want {
+		if got := p.restTime(c.took, c.backlog); got != c.want {
 			t.Errorf("rest(%v, %d) = %v, want %v", c.took, c.backlog, got, c.want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
 // A rest ends when somebody waits for the records, or the consumer stops.
 func TestPaceEndsARest(t *testing.T) {
 	for name, end := range map[string]func(p *Pace, cancel func()){
-		"somebody waits":     func(p *Pace, _ func()) { p.Hurry(); p.Hurry() },
+		"somebody waits":     func(p *Pace, _ func()) { p.Wake(); p.Wake() },
 		"the consumer stops": func(_ *Pace, cancel func()) { cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestPaceEndsARest(t *testing.T) {
 			rested := make(chan struct{})
 			go func() { // the clock stands, so nothing else ends the burst
 				defer close(rested)
-				p.Rest(ctx, time.Hour, 1)
+				p.Wait(ctx, time.Hour, 1)
 			}()
 			end(p, cancel)
 			select {
@@ -108,7 +108,7 @@ func TestPaceEndsARest(t *testing.T) {
 func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
 	p, now := newPace(t)
 	appendOver(t, p, now, 1, time.Second)
-	p.Rest(context.Background(), 100*time.Hour, 1)
+	p.Wait(context.Background(), 100*time.Hour, 1)
 	if p.burst {
 		t.Error("burst = true at one record a second, want false")
 	}
@@ -131,7 +131,7 @@ func TestPaceWeighsTheCost(t *testing.T) {
 		p.Share = 0.2
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		p.Rest(ctx, c.took, c.n)
+		p.Wait(ctx, c.took, c.n)
 		appendOver(t, p, now, 10, 100*time.Millisecond)
 		if p.burst != c.want {
 			t.Errorf("a batch of %d in %v: burst = %v, want %v", c.n, c.took, p.burst, c.want)

@@ -123,7 +123,7 @@ func TestKilledAnywhere(t *testing.T) {
 					t.Fatalf("Provision has no step %s", step)
 				}
 				y.between = nil
-				page, err := y.Made(ctx, sc, 0, 10)
+				page, err := y.ListTenants(ctx, sc, 0, 10)
 				all, err2 := y.Tenants.List(ctx, root(), tenant.Filter{Limit: 10})
 				if step != "complete" && (err != nil || page.Total != 0 || len(page.Tenants) != 0 || err2 != nil || all.Total != int64(before)) {
 					t.Errorf("killed after %s: the vendor lists %+v, the platform %+v, %v, %v, want no new tenant", step, page, all, err, err2)
@@ -261,7 +261,7 @@ func TestLimitOfTenants(t *testing.T) {
 		if passed.Load() != 2 || refused.Load() != 4 {
 			t.Fatalf("%d of 6 concurrent requests succeed and %d are refused, want 2 and 4", passed.Load(), refused.Load())
 		}
-		page, err := y.Made(ctx, sc, 0, 10)
+		page, err := y.ListTenants(ctx, sc, 0, 10)
 		if err != nil || page.Total != 2 {
 			t.Fatalf("Made = %+v, %v, want 2", page, err)
 		}
@@ -313,7 +313,7 @@ func TestVendorsAreApart(t *testing.T) {
 			_, err = y.Remove(ctx, mine, id, true)
 			check("removal", err)
 		}
-		page, err := y.Made(ctx, mine, 0, 10)
+		page, err := y.ListTenants(ctx, mine, 0, 10)
 		if err != nil || page.Total != 1 || len(page.Tenants) != 1 || page.Tenants[0].ID != "acme-2" {
 			t.Errorf("Made = %+v, %v, want only acme-2", page, err)
 		}
@@ -453,7 +453,7 @@ func TestTakenOver(t *testing.T) {
 			if err != nil || keys.Total != int64(len(second.APIKeys)) {
 				t.Errorf("after %s the tenant has %d keys, %v, want %d", step, keys.Total, err, len(second.APIKeys))
 			}
-			page, err := y.Made(ctx, sc, 0, 10)
+			page, err := y.ListTenants(ctx, sc, 0, 10)
 			if err != nil || page.Total != 1 {
 				t.Errorf("Made after %s = %+v, %v, want 1", step, page, err)
 			}

@@ -137,15 +137,15 @@ func (w Webhook) apply(c Change) Webhook {
 	}
 	patch.Assign(&w.URL, c.URL)
 	if c.Events != nil {
-		w.Events = ordered(*c.Events)
+		w.Events = sortTypes(*c.Events)
 	}
 	c.Environment.Apply(&w.Environment)
 	patch.Assign(&w.Enabled, c.Enabled)
 	return w
 }
 
-// ordered returns the event types in the order of the catalogue, each once.
-func ordered(names []string) []string {
+// sortTypes returns the event types in the order of the catalogue, each once.
+func sortTypes(names []string) []string {
 	out := []string{}
 	for _, t := range event.Types() {
 		if slices.Contains(names, t) {

@@ -60,7 +60,7 @@ func TestPanicsOfChildren(t *testing.T) {
 	if _, err := r.Run(t.Context(), recordedLines(20)); err != nil {
 		t.Errorf("a replay: %v, want no error", err)
 	}
-	wantPanics("a replay", maxCaught)
+	wantPanics("a replay", maxPanics)
 	if text := log.String(); !strings.Contains(text, "goroutine") || !strings.Contains(text, "breakMD5") || strings.Contains(text, "hidden") {
 		t.Errorf("the log is %s, want stacks without the input", text)
 	}
@@ -77,11 +77,11 @@ func TestPanicOfTheChild(t *testing.T) {
 		}()
 		panic("hidden " + time.Now().String())
 	}())
-	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Caught) != 1 || rep.Caught[0].What != "string" || rep.Caught[0].Stack == "" || c.caught != nil {
+	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Panics) != 1 || rep.Panics[0].What != "string" || rep.Panics[0].Stack == "" || c.panics != nil {
 		t.Errorf("the reply is %+v, want an error without the text of the panic, and the stack", rep)
 	}
 	// An unknown operation must not panic.
-	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
+	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Panics) != 0 {
 		t.Errorf("the reply to an unknown operation is %+v, want no panic", rep)
 	}
 }
@@ -99,7 +99,7 @@ func TestPanicsOfChecks(t *testing.T) {
 		req.Op = op
 		c := &child{}
 		rep := c.withPanics(c.serve(t.Context(), req))
-		if len(rep.Caught) == 0 || rep.Caught[0].Stack == "" || rep.Error != "" {
+		if len(rep.Panics) == 0 || rep.Panics[0].Stack == "" || rep.Error != "" {
 			t.Errorf("%s: the reply is %+v, want an issue and the stack", op, rep)
 		}
 	}

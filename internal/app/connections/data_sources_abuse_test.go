@@ -55,7 +55,7 @@ func TestDirectoryOfManyElements(t *testing.T) {
 				t.Errorf("the test of the directory %s = %s, want a failure of StartTLS", name, res.Body)
 			}
 		}
-		s.Grew(t, before, 300<<20)
+		s.CheckGrowth(t, before, 300<<20)
 	})
 }
 
@@ -157,6 +157,6 @@ func TestManyLargeSources(t *testing.T) {
 			}
 			return nil
 		})
-		s.Grew(t, before, 500<<20)
+		s.CheckGrowth(t, before, 500<<20)
 	})
 }

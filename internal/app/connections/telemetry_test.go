@@ -137,7 +137,7 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("the test of the license server = %s, want it connected", res.Body)
 		}
 		checkGates(t, s, l)
-		if kept := s.Kept(t); strings.Contains(kept, licenseKey) || strings.Contains(s.Log.String(), licenseKey) {
+		if kept := s.StoredText(t); strings.Contains(kept, licenseKey) || strings.Contains(s.Log.String(), licenseKey) {
 			t.Error("the store or the log has the API key in clear")
 		}
 	})

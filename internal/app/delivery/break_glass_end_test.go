@@ -28,7 +28,7 @@ func TestBreakGlassAtABouncer(t *testing.T) {
 			app, _ := apptest.Application(t)
 			b := w.Bouncer(t, w.Admin, body{"name": "b", "environment": "sandbox", "resource_ids": []int64{w.resource}}, app)
 			ada, bob := b.As("ada", ""), b.As("bob", "")
-			apptest.Answers(t, ada, "/payroll", 403, time.Minute)
+			apptest.WaitForStatus(t, ada, "/payroll", 403, time.Minute)
 			// grantReaches reports whether a grant reaches the bouncer before its end. On a busy machine,
 			// the bundle may need longer than a short grant.
 			grantReaches := func(seconds int) (reached bool) {
@@ -47,9 +47,9 @@ func TestBreakGlassAtABouncer(t *testing.T) {
 					t.Fatalf("a grant of %d seconds ended before it reached the bouncer", seconds)
 				}
 			}
-			apptest.Answers(t, bob, "/payroll", 403, time.Minute)
+			apptest.WaitForStatus(t, bob, "/payroll", 403, time.Minute)
 			w.Kill() // the bouncer ends the grant alone
-			apptest.Answers(t, ada, "/payroll", 403, 3*time.Minute)
+			apptest.WaitForStatus(t, ada, "/payroll", 403, 3*time.Minute)
 		})
 	}
 }

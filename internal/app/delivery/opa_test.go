@@ -21,8 +21,8 @@ func TestStockOPA(t *testing.T) {
 		a := s.Admin
 		policy := a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": permitOnly("alice"), "environment": "production", "status": "active"}).Want(201).ID()
 		o := apptest.StartOPA(t, s, body{"name": "opa", "environment": "production"})
-		o.Decides(t, 20*time.Second, "alice", "PERMIT")
-		o.Decides(t, time.Second, "bob", "DENY")
+		o.WaitForDecision(t, 20*time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, time.Second, "bob", "DENY")
 		row := func() map[string]any {
 			list, _ := a.Do(t, "GET", "/deployments/revisions/production", nil).Want(200).Get("bouncers").([]any)
 			for _, b := range list {
@@ -44,10 +44,10 @@ func TestStockOPA(t *testing.T) {
 		}
 		waitForRevision(1)
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": permitOnly("bob")}).Want(200)
-		o.Decides(t, 5*time.Second, "bob", "PERMIT")
+		o.WaitForDecision(t, 5*time.Second, "bob", "PERMIT")
 		waitForRevision(2)
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": permitOnly("alice")}).Want(200)
-		o.Decides(t, 5*time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, 5*time.Second, "alice", "PERMIT")
 		waitForRevision(3)
 		// Our log has each of OPA's decisions once. Kills of the server lose none.
 		ids := map[string]bool{}
@@ -83,7 +83,7 @@ func TestStockOPA(t *testing.T) {
 		// After its token was replaced, OPA keeps its bundle, and the record shows that it is cut off.
 		a.Do(t, "POST", fmt.Sprintf("/bouncers/%d/rotate-token", o.ID), body{}).Want(200, 201)
 		waitForBouncer(t, a, o.ID, "degraded", "")
-		o.Decides(t, time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, time.Second, "alice", "PERMIT")
 	})
 }
 
@@ -96,6 +96,6 @@ func TestStockOPASigned(t *testing.T) {
 		a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": permitOnly("alice"), "environment": "production", "status": "active"}).Want(201)
 		members := body{"name": "opa", "environment": "production", "configuration": body{"signing": "signed"}}
 		o := apptest.StartOPA(t, s, members)
-		o.Decides(t, 20*time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, 20*time.Second, "alice", "PERMIT")
 	})
 }

@@ -93,7 +93,7 @@ func TestDiskFull(t *testing.T) {
 			if status, overall, audit := vitals(t, s); status != 200 || overall != "healthy" || audit.Status != "up" || audit.Reserve != 8<<20 {
 				t.Fatalf("the health with room = %d %s %+v, want healthy with the reserve", status, overall, audit)
 			}
-			free := apptest.Stuff(t, c.dir)
+			free := apptest.FillDisk(t, c.dir)
 			waitForHealth(t, s, "the reserve in use", func(_ int, overall string, a auditPart) bool {
 				return overall == "degraded" && a.Reserve < 8<<20 && a.Status == "degraded" && !a.Refusing
 			})

@@ -46,7 +46,7 @@ func TestMainJob(t *testing.T) {
 		a.Do(t, "PUT", path, body{"status": "active"}).Want(200)
 
 		visitor, staff, hr := bouncer.As("eve", "visitor"), bouncer.As("ben", "staff"), bouncer.As("ada", "hr")
-		apptest.Answers(t, visitor, "/employees/1", 403, 5*time.Second)
+		apptest.WaitForStatus(t, visitor, "/employees/1", 403, 5*time.Second)
 		before := seen()
 		res := visitor.Do(t, "GET", "/employees/1", nil).Want(403)
 		if !bytes.Contains(res.Body, []byte("only HR and staff")) || seen() != before {
@@ -112,5 +112,5 @@ func TestTour(t *testing.T) {
 		t.Errorf("Ctrl-C ended gatehouse dev with %d, want 0:\n%s", code, dev.Log)
 	}
 	dev.Start()
-	apptest.Answers(t, &apptest.Client{Base: "http://" + sandbox}, "/_bouncer/ready", 200, 20*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: "http://" + sandbox}, "/_bouncer/ready", 200, 20*time.Second)
 }

@@ -65,7 +65,7 @@ func bouncerElsewhere(t *testing.T, r *fixture) {
 	r.do(t, &apptest.Client{Base: c.Base, Bearer: c.Bearer[:len(c.Bearer)-1]}, "GET", "/bridge/self", 401, nil)
 	r.do(t, r.alpha.key, "GET", bundle(own), 403, nil)
 	r.do(t, r.alpha.admin, "POST", "/bridge/logs", 403, []byte("[]"))
-	if strings.Contains(r.s.Kept(t), c.Bearer) || strings.Contains(r.s.Log.String(), c.Bearer) {
+	if strings.Contains(r.s.StoredText(t), c.Bearer) || strings.Contains(r.s.Log.String(), c.Bearer) {
 		t.Error("the store or the log contains a bouncer's token in clear")
 	}
 	// A report counts for the bouncer that sends it, whatever it says.

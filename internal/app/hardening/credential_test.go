@@ -283,7 +283,7 @@ func nearMissKeys(t *testing.T, r *fixture) {
 		t.Errorf("GET /policies with a NUL behind the key answered %s, want 400 or 401", raw)
 	}
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
-	for place, text := range map[string]string{"store": r.s.Kept(t), "log": r.s.Log.String()} {
+	for place, text := range map[string]string{"store": r.s.StoredText(t), "log": r.s.Log.String()} {
 		for what, secret := range map[string]string{"key": key, "password": apptest.Password, "token": r.alpha.admin.Bearer} {
 			if strings.Contains(text, secret) {
 				t.Errorf("the %s contains a %s in clear", place, what)

@@ -42,8 +42,8 @@ func TestEditorSocketEnds(t *testing.T) {
 			change()
 			limit := 1500 * time.Millisecond // one second, and a busy machine
 			for i := range servers {
-				speaks[i].Ended(what+", speaking", limit, false)
-				silent[i].Ended(what+", silent", limit, true)
+				speaks[i].CheckEnd(what+", speaking", limit, false)
+				silent[i].CheckEnd(what+", silent", limit, true)
 				limit = 5500 * time.Millisecond
 			}
 		}
@@ -75,7 +75,7 @@ func TestEditorSocketEnds(t *testing.T) {
 // wait for clients that do not read.
 func TestEditorSocketShutdown(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	me := apptest.OwnID(t, s.Admin)
+	me := apptest.AccountID(t, s.Admin)
 	good, _ := apptest.DialEditor(t, s, s.Admin, me, nil)
 	if good == nil {
 		t.Fatal("the server refuses the socket")
@@ -85,7 +85,7 @@ func TestEditorSocketShutdown(t *testing.T) {
 	}
 	silent := rawSocket(t, s, s.Admin, me) // does not read, and never confirms the end
 	s.Interrupt()
-	if code := good.ClosedWith(); code != websocket.StatusGoingAway {
+	if code := good.CloseCode(); code != websocket.StatusGoingAway {
 		t.Errorf("the stopping server closes the socket with %d, want %d", code, websocket.StatusGoingAway)
 	}
 	if code := s.Wait(8 * time.Second); code != 0 {

@@ -132,7 +132,7 @@ func growingEvaluations(t *testing.T, r *fixture) {
 			}
 		}
 	}
-	r.s.Grew(t, before, growthLimit)
+	r.s.CheckGrowth(t, before, growthLimit)
 	close(stop)
 	if n := <-served; n == 0 {
 		t.Error("the other tenant got no decision meanwhile")
@@ -187,7 +187,7 @@ func growingSources(t *testing.T, r *fixture) {
 			p.key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}}).Want(200)
 		}
 	}
-	r.s.Grew(t, before, growthLimit)
+	r.s.CheckGrowth(t, before, growthLimit)
 }
 
 // growingOnABouncer checks that no request can make a bouncer work without end.

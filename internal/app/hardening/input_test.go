@@ -94,7 +94,7 @@ func badJSON(t *testing.T, r *fixture) {
 			}
 		}
 	})
-	r.s.Grew(t, before, 128<<20)
+	r.s.CheckGrowth(t, before, 128<<20)
 	key := r.alpha.key
 	for _, c := range []struct {
 		method, path, text string
@@ -173,7 +173,7 @@ func bigBodies(t *testing.T, r *fixture) {
 	}
 	all.Wait()
 	// A hundred bodies of 10 MiB would take a GiB, so the server reads a few at a time.
-	r.s.Grew(t, before, 200<<20)
+	r.s.CheckGrowth(t, before, 200<<20)
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
 }
 
@@ -255,7 +255,7 @@ func compressedBodies(t *testing.T, r *fixture) {
 			t.Errorf("POST %s with a gzip bomb = %d %s, want a refusal", path, res.Status, res.Body)
 		}
 	}
-	r.s.Grew(t, before, 256<<20)
+	r.s.CheckGrowth(t, before, 256<<20)
 	c.Do(t, "GET", "/bridge/self", nil).Want(200)
 }
 

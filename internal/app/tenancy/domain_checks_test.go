@@ -48,7 +48,7 @@ func TestDomainChecks(t *testing.T) {
 	}
 	serves := func() {
 		t.Helper()
-		apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
+		apptest.WaitForStatus(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
 	}
 	serves()
 	dns.CNAME("shop.acme.test", "elsewhere.test")

@@ -58,7 +58,7 @@ func TestTenantsByTheirDomains(t *testing.T) {
 				t.Errorf("GET /domains = %v, want the subdomain, the pending and the active domain", list)
 			}
 
-			apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
+			apptest.WaitForStatus(t, other.key.With("Host", "shop.acme.test"), "/policies", 403, time.Minute)
 			for _, c := range []struct {
 				what               string
 				by                 *apptest.Client
@@ -129,7 +129,7 @@ func TestTenantsByTheirDomains(t *testing.T) {
 			s.Start()
 			other.key.With("Host", "shop.acme.test").Do(t, "GET", "/policies", nil).Want(403)
 			acme.admin.Do(t, "DELETE", at, nil).Want(200)
-			apptest.Answers(t, other.key.With("Host", "shop.acme.test"), "/policies", 200, time.Minute)
+			apptest.WaitForStatus(t, other.key.With("Host", "shop.acme.test"), "/policies", 200, time.Minute)
 			acme.admin.Do(t, "GET", at, nil).Want(404)
 		})
 	}

@@ -14,7 +14,7 @@ func TestPatiently(t *testing.T) {
 	busy, other := fault.New(fault.Unavailable, "store_unavailable", "busy"), errors.New("other")
 	for _, want := range []error{nil, other} {
 		n := 0
-		got := Patiently(func() error {
+		got := RetryUnavailable(func() error {
 			if n++; n < 4 {
 				return busy
 			}
@@ -24,7 +24,7 @@ func TestPatiently(t *testing.T) {
 			t.Errorf("Patiently = %v after %d calls, want %v after 4", got, n, want)
 		}
 	}
-	err := patiently(time.Millisecond, func() error { return busy })
+	err := retryUnavailable(time.Millisecond, func() error { return busy })
 	if err == nil || !strings.Contains(err.Error(), "times in 1ms") || !errors.Is(err, busy) {
 		t.Errorf("patiently with a store that stays busy = %v, want the last error and the time", err)
 	}

@@ -147,13 +147,13 @@ func TestMeterFindsTheEnd(t *testing.T) {
 	} {
 		m := NewMeter("gpt-4", tc.events)
 		for _, c := range []byte(tc.body) {
-			if m.Over() && c != '\n' {
+			if m.IsOver() && c != '\n' {
 				t.Errorf("%s: over before its end, at %q", name, c)
 			}
 			_, _ = m.Write([]byte{c})
 		}
-		if m.Over() != tc.over {
-			t.Errorf("%s: over = %v, want %v", name, m.Over(), tc.over)
+		if m.IsOver() != tc.over {
+			t.Errorf("%s: over = %v, want %v", name, m.IsOver(), tc.over)
 		}
 	}
 }

@@ -14,5 +14,5 @@ type bouncerCommand struct {
 
 // Run enforces until the context ends.
 func (c *bouncerCommand) Run(ctx context.Context) error {
-	return app.Bounce(ctx, c.BouncerConfig, version, os.Stdout)
+	return app.RunBouncer(ctx, c.BouncerConfig, version, os.Stdout)
 }

@@ -15,5 +15,5 @@ type devCommand struct {
 
 // Run serves until the context ends.
 func (c *devCommand) Run(ctx context.Context) error {
-	return app.Dev(ctx, c.Config, c.Ports, version, os.Stdout)
+	return app.RunDev(ctx, c.Config, c.Ports, version, os.Stdout)
 }

@@ -18,7 +18,7 @@ func (s *Service) Expire(ctx context.Context, sc scope.Scope) error {
 	for _, end := range []struct {
 		due    func(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error)
 		record func(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []Request) error
-	}{{over, s.endGrants}, {lapsed, s.lapse}} {
+	}{{selectEnded, s.endGrants}, {selectExpired, s.expire}} {
 		for more := true; more; {
 			now := db.Stamp(s.Now())
 			var due []Request
@@ -69,8 +69,8 @@ func (s *Service) endGrants(ctx context.Context, tx *db.Tx, sc scope.Scope, ende
 	return audit.Append(ctx, tx, sc, s.Now(), entries...)
 }
 
-// lapse records that requests were not decided in time.
-func (s *Service) lapse(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []Request) error {
+// expire records that requests were not decided in time.
+func (s *Service) expire(ctx context.Context, tx *db.Tx, sc scope.Scope, ended []Request) error {
 	var entries []audit.Entry
 	for i, r := range ended {
 		r.Status, r.EndedAt = Expired, r.LapsesAt

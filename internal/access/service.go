@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Asked is the resource that a request names.
-type Asked struct {
+// RequestedResource is the resource that a request names.
+type RequestedResource struct {
 	ID         int64
 	Name, Type string
 	// Requestable is true if the resource or a control says that access may be requested.
@@ -35,7 +35,7 @@ type Service struct {
 	// Outbox notifies the channels.
 	Outbox notify.Outbox
 	// Resource finds a resource by its id or name; a NotFound fault: there is none.
-	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (Asked, error)
+	Resource func(ctx context.Context, tenant scope.TenantID, env scope.Env, name string) (RequestedResource, error)
 	// Person returns the id of the person whom a subject names, and the id, user name or address
 	// as the account spells it; "": nobody.
 	Person func(ctx context.Context, tenant scope.TenantID, subject string) (id, spelling string, err error)
@@ -263,7 +263,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, id int64, event st
 		return Request{}, fault.New(fault.Forbidden, "own_request", "a person cannot decide their own request for access")
 	}
 	return s.change(ctx, sc, id, event, func(ctx context.Context, tx *db.Tx, r *Request, now time.Time) error {
-		if err := r.waits(now); err != nil {
+		if err := r.checkPending(now); err != nil {
 			return err
 		}
 		r.DecidedBy, r.DecidedAt = &sc.Actor.Name, &now
@@ -289,7 +289,7 @@ func (s *Service) TakeBack(ctx context.Context, sc scope.Scope, id int64) (Reque
 		}
 	}
 	return s.change(ctx, sc, id, eventWithdrawn, func(_ context.Context, _ *db.Tx, r *Request, now time.Time) error {
-		if err := r.waits(now); err != nil {
+		if err := r.checkPending(now); err != nil {
 			return err
 		}
 		r.Status, r.EndedBy, r.EndedAt = Withdrawn, &sc.Actor.Name, &now
@@ -381,19 +381,19 @@ func seesAll(sc scope.Scope) bool {
 
 // at returns the request with its status at a time.
 func (r Request) at(now time.Time) Request {
-	if r.Status == Approved && !now.Before(*r.ExpiresAt) || r.lapsed(now) {
+	if r.Status == Approved && !now.Before(*r.ExpiresAt) || r.isExpired(now) {
 		r.Status = Expired
 	}
 	return r
 }
 
-// lapsed reports whether the request was not decided in time.
-func (r Request) lapsed(now time.Time) bool {
+// isExpired reports whether the request was not decided in time.
+func (r Request) isExpired(now time.Time) bool {
 	return r.Status == Pending && r.LapsesAt != nil && !now.Before(*r.LapsesAt)
 }
 
-// waits returns Conflict "already_decided" unless the request is pending.
-func (r Request) waits(now time.Time) error {
+// checkPending returns Conflict "already_decided" unless the request is pending.
+func (r Request) checkPending(now time.Time) error {
 	if status := r.at(now).Status; status != Pending {
 		return fault.Newf(fault.Conflict, "already_decided", "this request is %s", status)
 	}

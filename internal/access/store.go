@@ -76,18 +76,18 @@ func grantsIn(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time) ([]R
 		ORDER BY subject_id, id`, string(env), now)
 }
 
-// lapsed returns requests that were not decided in time and are not yet recorded as expired.
-func lapsed(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
+// selectExpired returns requests that were not decided in time and are not yet recorded as expired.
+func selectExpired(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'pending' AND lapses_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
 }
 
-// over returns grants that have ended and are not yet recorded as expired.
-func over(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
+// selectEnded returns grants that have ended and are not yet recorded as expired.
+func selectEnded(ctx context.Context, tx *db.Tx, now time.Time) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status = 'approved' AND expires_at <= $1 ORDER BY id LIMIT $2`, now, atOnce)
 }
 
-// unended returns pending requests, and grants whose end is not recorded.
-func unended(ctx context.Context, tx *db.Tx) ([]Request, error) {
+// selectOpen returns pending requests, and grants whose end is not recorded.
+func selectOpen(ctx context.Context, tx *db.Tx) ([]Request, error) {
 	return db.All[Request](ctx, tx, `SELECT `+columns+` FROM access_requests WHERE status IN ('pending', 'approved') ORDER BY id`)
 }
 

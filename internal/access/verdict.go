@@ -34,7 +34,7 @@ func (s *Service) MayDecide(ctx context.Context, tenant scope.TenantID, id int64
 		return err
 	})
 	if err != nil {
-		return gone(err)
+		return decidedFault(err)
 	}
 	decider, _, err := s.Person(ctx, tenant, by)
 	if err != nil {
@@ -64,10 +64,10 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 	}
 	r, err := get(ctx, tx, id)
 	if err != nil {
-		return gone(err)
+		return decidedFault(err)
 	}
 	now := db.Stamp(s.Now())
-	if err := r.waits(now); err != nil {
+	if err := r.checkPending(now); err != nil {
 		return err
 	}
 	by := sc.Actor.Name
@@ -97,8 +97,8 @@ func (s *Service) DecideBy(ctx context.Context, tx *db.Tx, sc scope.Scope, id in
 	return err
 }
 
-// gone returns Conflict "already_decided" if the request no longer exists.
-func gone(err error) error {
+// decidedFault returns Conflict "already_decided" if the request no longer exists.
+func decidedFault(err error) error {
 	if errors.Is(err, db.ErrNoRows) {
 		return fault.New(fault.Conflict, "already_decided", "this request for access no longer exists")
 	}

@@ -42,7 +42,7 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, sc scope.Scope, why s
 	if err := tx.Lock(ctx, Lock); err != nil {
 		return err
 	}
-	all, err := unended(ctx, tx)
+	all, err := selectOpen(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r Request) isFor(u user.User) bool {
 
 // end ends a request or grant, and returns the name of the event.
 func (r *Request) end(by, why string, now time.Time) string {
-	if r.lapsed(now) {
+	if r.isExpired(now) {
 		r.Status, r.EndedAt = Expired, r.LapsesAt
 		return eventLapsed
 	}

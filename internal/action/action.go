@@ -107,7 +107,7 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m 
 
 // send queues a message for the target of an action. d is the decision; nil: the message reports
 // decisions that were only counted.
-func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a policy.Action, n notify.Note, c policy.Acting, d *audit.Decision) error {
+func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a policy.Action, n notify.Note, c policy.ActiveControl, d *audit.Decision) error {
 	if a.Type == policy.Notification {
 		return s.Outbox.Broadcast(ctx, tx, tenant, n)
 	}
@@ -194,7 +194,7 @@ func severityOf(a policy.Action, denied bool) string {
 }
 
 // noteOf returns the message of an action about a decision.
-func noteOf(tenant scope.TenantID, c policy.Acting, a policy.Action, d *audit.Decision) notify.Note {
+func noteOf(tenant scope.TenantID, c policy.ActiveControl, a policy.Action, d *audit.Decision) notify.Note {
 	value := valuesOf(c, d)
 	n := notify.Note{
 		ID: noteID(string(tenant), d.DecisionID, a.DestinationRef, a.Trigger, a.Payload.Message), Alert: "control_action",
@@ -248,7 +248,7 @@ func noteID(parts ...string) string {
 }
 
 // valuesOf returns the values of policy.Placeholders, from the decision as the log has it.
-func valuesOf(c policy.Acting, d *audit.Decision) func(name string) string {
+func valuesOf(c policy.ActiveControl, d *audit.Decision) func(name string) string {
 	values := map[string]string{
 		"user.id": d.User.ID, "user.email": d.User.Email, "resource.id": d.Resource.ID, "resource.type": d.Resource.Type, "resource.path": d.Resource.Path,
 		"action": d.Action, "decision": d.Decision, "effect": effectOf(d), "reason": d.Reason, "policy.id": strconv.FormatInt(c.ID, 10), "policy.name": c.Name,

@@ -209,7 +209,7 @@ func TestMessage(t *testing.T) {
 		id := b.control(on(policy.OnDeny, channel, policy.Payload{Message: strings.Join(all, " "), Severity: "critical"}))
 		d := of(id, audit.Deny, "DENY")
 		d.Reason = "the token hunter2-hunter2 of {{user.id}} is old"
-		d.Hidden = redact.Found{"hunter2-hunter2"}
+		d.Hidden = redact.Secrets{"hunter2-hunter2"}
 		b.decide(d)
 		got := b.told(channel)
 		if len(got) != 1 {

@@ -26,7 +26,7 @@ type minute struct {
 	Sent   int64    `db:"sent"`
 	Folded []folded `db:"folded"`
 
-	control policy.Acting
+	control policy.ActiveControl
 	touched bool
 }
 
@@ -91,10 +91,10 @@ func (s *Service) sendFolded(ctx context.Context, t job.Task) error {
 
 // controlNow returns the control, or only its id and a name made from it if the control is deleted
 // or has no actions any more.
-func controlNow(ctx context.Context, tx *db.Tx, id int64) (policy.Acting, error) {
+func controlNow(ctx context.Context, tx *db.Tx, id int64) (policy.ActiveControl, error) {
 	found, err := policy.WithActions(ctx, tx, []int64{id})
 	if err != nil || len(found) == 0 {
-		return policy.Acting{ID: id, Name: "Control " + strconv.FormatInt(id, 10)}, err
+		return policy.ActiveControl{ID: id, Name: "Control " + strconv.FormatInt(id, 10)}, err
 	}
 	return found[0], nil
 }

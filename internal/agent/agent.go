@@ -127,9 +127,9 @@ func ParseSubject(id string) (int64, bool) {
 	return n, ok && err == nil && n > 0 && strconv.FormatInt(n, 10) == text
 }
 
-// changed lists the differences for the audit. Of configuration and attributes, which can contain
+// changesOf lists the differences for the audit. Of configuration and attributes, which can contain
 // anything, it says only that they changed.
-func changed(old, next Agent) map[string]any {
+func changesOf(old, next Agent) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("type", old.Type, next.Type)
@@ -146,4 +146,4 @@ func changed(old, next Agent) map[string]any {
 }
 
 // equal reports whether two versions of an agent are the same.
-func equal(a, b Agent) bool { return len(changed(a, b)) == 0 }
+func equal(a, b Agent) bool { return len(changesOf(a, b)) == 0 }

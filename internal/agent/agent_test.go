@@ -83,7 +83,7 @@ func TestApply(t *testing.T) {
 			t.Fatalf("%s: %v", body, err)
 		}
 		next := old.apply(c)
-		if diff := cmp.Diff(want, changed(old, next)); diff != "" {
+		if diff := cmp.Diff(want, changesOf(old, next)); diff != "" {
 			t.Errorf("%s:\n%s", body, diff)
 		}
 		if equal(old, next) != (len(want) == 0) {

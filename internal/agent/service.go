@@ -112,7 +112,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if a, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, sc, a, "AI_AGENT_UPDATED", changed(old, a))
+		return s.record(ctx, tx, sc, a, "AI_AGENT_UPDATED", changesOf(old, a))
 	})
 	return a, err
 }

@@ -110,11 +110,11 @@ func previewRule(r Rule, minutes []minute, since, until time.Time) Preview {
 	first, last, in := 0, 0, minute{}
 	return previewAt(r, since.Add(window).Truncate(r.interval()), until, func(end time.Time) (float64, bool) {
 		for last < len(minutes) && minutes[last].at.Before(end) {
-			in.enter(&minutes[last])
+			in.add(&minutes[last])
 			last++
 		}
 		for first < last && minutes[first].at.Before(end.Add(-window)) {
-			in.leave(&minutes[first])
+			in.subtract(&minutes[first])
 			first++
 		}
 		return in.measure(r.Trigger.Metric)
@@ -149,14 +149,14 @@ func previewAt(r Rule, begin, until time.Time, valueAt func(end time.Time) (floa
 	return p
 }
 
-// enter adds a minute to a window, and leave removes it. So each minute is added once, however long
+// add adds a minute to a window, and leave removes it. So each minute is added once, however long
 // the window is.
-func (m *minute) enter(o *minute) {
+func (m *minute) add(o *minute) {
 	m.sum.Merge(&o.sum)
 	m.entries += o.entries
 }
 
-func (m *minute) leave(o *minute) {
+func (m *minute) subtract(o *minute) {
 	m.sum.Subtract(&o.sum)
 	m.entries -= o.entries
 }

@@ -35,7 +35,7 @@ func TestPreviewSlides(t *testing.T) {
 				var all minute
 				for i := range minutes {
 					if m := &minutes[i]; m.at.Before(end) && !m.at.Before(end.Add(-r.Frequency.window())) {
-						all.enter(m)
+						all.add(m)
 					}
 				}
 				value, there := all.measure(metric)

@@ -93,7 +93,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, er
 		if r, err = insertRule(ctx, tx, r); err != nil {
 			return err
 		}
-		return s.changed(ctx, tx, sc, r, "ALERT_RULE_CREATED", map[string]any{"trigger": r.Trigger, "severity": r.Severity, "enabled": r.Enabled})
+		return s.noteChange(ctx, tx, sc, r, "ALERT_RULE_CREATED", map[string]any{"trigger": r.Trigger, "severity": r.Severity, "enabled": r.Enabled})
 	})
 	return r, err
 }
@@ -126,7 +126,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		if r, err = updateRule(ctx, tx, next); err != nil {
 			return err
 		}
-		return s.changed(ctx, tx, sc, r, "ALERT_RULE_UPDATED", differences(old, next))
+		return s.noteChange(ctx, tx, sc, r, "ALERT_RULE_UPDATED", changesOf(old, next))
 	})
 	return r, err
 }
@@ -146,13 +146,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := deleteRule(ctx, tx, id); err != nil {
 			return err
 		}
-		return s.changed(ctx, tx, sc, r, "ALERT_RULE_DELETED", nil)
+		return s.noteChange(ctx, tx, sc, r, "ALERT_RULE_DELETED", nil)
 	})
 }
 
-// changed updates which series are counted for the rules, wakes the Evaluator and records the
+// noteChange updates which series are counted for the rules, wakes the Evaluator and records the
 // change.
-func (s *Service) changed(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule, kind string, what map[string]any) error {
+func (s *Service) noteChange(ctx context.Context, tx *db.Tx, sc scope.Scope, r Rule, kind string, what map[string]any) error {
 	rules, err := enabledRules(ctx, tx)
 	if err != nil {
 		return err
@@ -198,8 +198,8 @@ func (ch Change) apply(r Rule) Rule {
 	return r
 }
 
-// differences lists the differences between two rules for the audit.
-func differences(old, next Rule) map[string]any {
+// changesOf lists the differences between two rules for the audit.
+func changesOf(old, next Rule) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("description", old.Description, next.Description)

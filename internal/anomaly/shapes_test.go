@@ -110,7 +110,7 @@ func (w *world) detect() []Finding {
 			hours = append(hours, h)
 		}
 	}
-	return append(Shares(current, window, hours, usual), Latency(current, window, hours, usual)...)
+	return append(DetectShares(current, window, hours, usual), DetectLatency(current, window, hours, usual)...)
 }
 
 var usual = Tuning{Factor: 3}

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// prolong records that an anomaly continues. It returns false if none was found since the time
+// extend records that an anomaly continues. It returns false if none was found since the time
 // since.
-func prolong(ctx context.Context, tx *db.Tx, env scope.Env, f Finding, now, since time.Time) (bool, error) {
+func extend(ctx context.Context, tx *db.Tx, env scope.Env, f Finding, now, since time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE anomalies SET last_at = $1,
 			evidence = CASE WHEN measured < $2 THEN $3 ELSE evidence END, measured = CASE WHEN measured < $2 THEN $2 ELSE measured END
 		WHERE kind = $4 AND environment = $5 AND subject = $6 AND last_at >= $7`,

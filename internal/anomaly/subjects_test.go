@@ -147,9 +147,9 @@ func TestFalseAlarmsAboutSubjects(t *testing.T) {
 			users := activity(c.users, 24*time.Hour, stats.Day.Start(at), at.Add(-days))
 			from := c.addresses()
 			looked[ResourceSpike], looked[UserSpike], looked[SuspiciousPlace] = looked[ResourceSpike]+len(resources), looked[UserSpike]+len(users), looked[SuspiciousPlace]+len(from)
-			found := Spikes(ResourceSpike, time.Hour, baseline, resources, usual)
-			found = append(found, Spikes(UserSpike, 24*time.Hour, days, users, usual)...)
-			found = append(found, Sources(from, sources, c.hours[:len(c.hours)-1], usual)...)
+			found := DetectSpikes(ResourceSpike, time.Hour, baseline, resources, usual)
+			found = append(found, DetectSpikes(UserSpike, 24*time.Hour, days, users, usual)...)
+			found = append(found, DetectSources(from, sources, c.hours[:len(c.hours)-1], usual)...)
 			for _, f := range found {
 				about := string(f.Kind) + f.Subject
 				if at.Sub(last[about]) > pause {

@@ -33,25 +33,25 @@ func renamed(path string) string {
 // prefixed maps the aliases of a path's prefix.
 func prefixed(path string) string {
 	switch {
-	case rest.Under(path, "/api/v1"):
-		if tail := path[len(rest.Root):]; rest.Under(tail, "/v1") {
+	case rest.IsBelow(path, "/api/v1"):
+		if tail := path[len(rest.Root):]; rest.IsBelow(tail, "/v1") {
 			return rest.Root + tail[len("/v1"):]
 		}
 		return path
-	case rest.Under(path, "/api/v2"):
+	case rest.IsBelow(path, "/api/v2"):
 		return path
-	case rest.Under(path, "/api"):
+	case rest.IsBelow(path, "/api"):
 		return rest.Root + path[len("/api"):]
-	case rest.Under(path, "/v1"):
+	case rest.IsBelow(path, "/v1"):
 		for _, p := range reserved {
-			if rest.Under(path, p) {
+			if rest.IsBelow(path, p) {
 				return path
 			}
 		}
 		return rest.Root + path[len("/v1"):]
 	}
 	for _, p := range hostForms {
-		if rest.Under(path, p) {
+		if rest.IsBelow(path, p) {
 			return rest.Root + path
 		}
 	}
@@ -61,5 +61,5 @@ func prefixed(path string) string {
 // isAPI reports whether a path belongs to the API. An unknown path there gets an error body and not
 // the console.
 func isAPI(path string) bool {
-	return rest.Under(path, "/api") || rest.Under(path, "/v1") || rest.Under(path, "/access") || rest.Under(path, "/scim") || rest.Under(path, "/.well-known")
+	return rest.IsBelow(path, "/api") || rest.IsBelow(path, "/v1") || rest.IsBelow(path, "/access") || rest.IsBelow(path, "/scim") || rest.IsBelow(path, "/.well-known")
 }

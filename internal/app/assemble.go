@@ -91,7 +91,7 @@ type parts struct {
 	bridge     *bridge.Service
 	simulator  *simulator.Service
 	audit      *audit.DecisionLog
-	keeper     *keeper
+	keeper     *logMonitor
 	workers    *worker.Pool
 	registry   *prometheus.Registry
 	panics     *fault.Panics
@@ -164,8 +164,8 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	usage := func(context.Context) error { return startMetering(p) }
 	vendors := func(context.Context) error { return startVendors(p) }
 	deployments := func(context.Context) error { return startDeployments(p) }
-	connections := func(context.Context) error { return outward(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, vendors, deployments, p.deliver, p.startReplay, connections, p.work, p.overview, p.background} {
+	connections := func(context.Context) error { return setUpIntegrations(p) }
+	for _, step := range []func(context.Context) error{p.openStores, p.setUpPeople, domains, p.setUpObjects, p.setUpEditors, p.decide, usage, vendors, deployments, p.setUpBridge, p.startReplay, connections, p.setUpJobs, p.setUpDashboard, p.setUpBackground} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -173,8 +173,8 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 	return p, nil
 }
 
-// ground opens the stores, and what all other parts need.
-func (p *parts) ground(ctx context.Context) error {
+// openStores opens the stores, and what all other parts need.
+func (p *parts) openStores(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -228,8 +228,8 @@ func (p *parts) openBox() (*secret.Box, error) {
 	return secret.New(keys...)
 }
 
-// people sets up tenants, users and credentials.
-func (p *parts) people(ctx context.Context) error {
+// setUpPeople sets up tenants, users and credentials.
+func (p *parts) setUpPeople(ctx context.Context) error {
 	// Anybody can cause hashing, so it gets at most half of the cores.
 	hasher, err := user.NewHasher(user.DefaultCost(), max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
 	if err != nil {
@@ -251,14 +251,14 @@ func (p *parts) people(ctx context.Context) error {
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
 		Revoke:      auth.RevokeUser,
-		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.Disown, scim.Forget},
+		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.RemoveActor, scim.Forget},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
-		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
+		Issuer: "gatehouse", Blind: blindTime(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
 		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder, scope.Agent: agent.Holder},
-		PasswordsOff: signon.PasswordsOff, PasswordsOn: signon.PasswordsOn,
+		PasswordsOff: signon.PasswordsDisabled, PasswordsOn: signon.EnablePasswords,
 	})
 	if err != nil {
 		return err
@@ -272,8 +272,8 @@ func (p *parts) people(ctx context.Context) error {
 	return nil
 }
 
-// blind converts the setting to the form of package auth, where 0 is off.
-func blind(grace time.Duration) time.Duration {
+// blindTime converts the setting to the form of package auth, where 0 is off.
+func blindTime(grace time.Duration) time.Duration {
 	if grace == 0 {
 		return -1
 	}
@@ -296,8 +296,8 @@ func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, c
 	return b.CreatedAt, b.UpdatedAt, err
 }
 
-// subjects sets up resources, bouncers and policies.
-func (p *parts) subjects(context.Context) error {
+// setUpObjects sets up resources, bouncers and policies.
+func (p *parts) setUpObjects(context.Context) error {
 	credentials, err := p.box.For("bouncer credentials")
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func (p *parts) subjects(context.Context) error {
 			Resources: p.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
 			DestinationExists: action.TargetExists,
 		},
-		Data: p.dataOf, Person: p.users.Named, SyncErrors: p.syncErrors, RecordCopy: policycode.RecordCopy,
+		Data: p.dataOf, Person: p.users.ByName, SyncErrors: p.syncErrors, RecordCopy: policycode.RecordCopy,
 		Impact: func(ctx context.Context, sc scope.Scope, next policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
 			return p.replays.Gate(ctx, sc, next, replaced)
 		},
@@ -335,7 +335,7 @@ func (p *parts) subjects(context.Context) error {
 
 // decide sets up live decisions and their audit log.
 func (p *parts) decide(context.Context) error {
-	if err := p.keepLog(); err != nil {
+	if err := p.openLog(); err != nil {
 		return err
 	}
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
@@ -355,12 +355,12 @@ func (p *parts) decide(context.Context) error {
 	p.decisions.Share.Weight = p.shareOf
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
 	p.authzen = &authzen.Service{Decisions: p.decisions, Subject: subjects.Person, Subjects: p.users.Usernames}
-	p.simulate(people)
+	p.setUpSimulator(people)
 	stop := p.stores.Watch(func(t scope.TenantID, name string) {
-		p.snapshots.Changed(t, name)
+		p.snapshots.OnChange(t, name)
 		if name == user.Revision || name == "" {
-			people.Changed(t)
-			subjects.Changed(t)
+			people.OnChange(t)
+			subjects.OnChange(t)
 		}
 	})
 	p.closers.add("watch", time.Second, func(context.Context) error { stop(); return nil })
@@ -378,8 +378,8 @@ func (p *parts) decide(context.Context) error {
 	return nil
 }
 
-// deliver sets up the bridge, which sends bundles to bouncers and receives their reports.
-func (p *parts) deliver(context.Context) error {
+// setUpBridge sets up the bridge, which sends bundles to bouncers and receives their reports.
+func (p *parts) setUpBridge(context.Context) error {
 	p.bridge = bridge.New(bridge.Config{
 		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: policy.BouncerLinks, Facts: p.tenants.Facts,
 		Discover: p.resources.Discover, Audit: p.audit, Observe: p.metrics.Add, Box: p.box, Random: rand.Reader, Now: p.now, Log: p.log,
@@ -388,12 +388,12 @@ func (p *parts) deliver(context.Context) error {
 	return nil
 }
 
-// background sets up background work.
-func (p *parts) background(context.Context) error {
+// setUpBackground sets up background work.
+func (p *parts) setUpBackground(context.Context) error {
 	events := &event.Dispatcher{Cluster: p.stores, Sinks: p.sinks, Now: p.now, Logger: p.log}
 	p.task("events", events.Run)
 	p.task("purge of deleted tenants", func(ctx context.Context) error {
-		return every(ctx, time.Hour, func() {
+		return repeat(ctx, time.Hour, func() {
 			if _, err := p.tenants.PurgeExpired(ctx); err != nil {
 				p.log.Warn("the purge of deleted tenants failed", "error", err)
 			}
@@ -401,7 +401,7 @@ func (p *parts) background(context.Context) error {
 	})
 	watchPurges(p)
 	p.task("unfinished changes to tenants", func(ctx context.Context) error {
-		return every(ctx, time.Minute, func() {
+		return repeat(ctx, time.Minute, func() {
 			// Changes of the last minute may still be in progress.
 			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
 				p.log.Warn("changes to tenants were left unfinished", "repaired", n, "error", err)
@@ -411,8 +411,8 @@ func (p *parts) background(context.Context) error {
 	return nil
 }
 
-// every calls f at once and then at each interval, until the context ends.
-func every(ctx context.Context, interval time.Duration, f func()) error {
+// repeat calls f at once and then at each interval, until the context ends.
+func repeat(ctx context.Context, interval time.Duration, f func()) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

@@ -44,8 +44,8 @@ type BouncerConfig struct {
 	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
 }
 
-// Bounce runs a bouncer until the context ends.
-func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
+// RunBouncer runs a bouncer until the context ends.
+func RunBouncer(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
 	if cfg.SpoolBytes < minSpoolBytes {
 		return fmt.Errorf("GATEHOUSE_BOUNCER_SPOOL_BYTES: %d is less than %d", cfg.SpoolBytes, minSpoolBytes)
 	}
@@ -63,7 +63,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	var b *enforce.Bouncer
 	traces, err := openTracing(ctx, tracing.Config{
 		Endpoint: cfg.OTLPEndpoint, Service: "gatehouse-bouncer", Version: version, Log: log,
-		Metrics: gathered(func(w io.Writer) { b.WriteMetrics(w) }),
+		Metrics: parseMetrics(func(w io.Writer) { b.WriteMetrics(w) }),
 	})
 	if err != nil {
 		return err

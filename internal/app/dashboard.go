@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// overview sets up the dashboard, the live updates of consoles, and the search for
+// setUpDashboard sets up the dashboard, the live updates of consoles, and the search for
 // anomalies. Each replica examines the tenants whose decisions it stores. One replica
 // removes old anomalies.
-func (p *parts) overview(context.Context) error {
+func (p *parts) setUpDashboard(context.Context) error {
 	p.anomalies = &anomaly.Service{Stores: p.stores, Log: p.audit, Tuning: p.anomalyTuning, Now: p.now, Logger: p.log}
 	p.dashboard = &dashboard.Service{
 		Stores: p.stores, Log: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
@@ -26,12 +26,12 @@ func (p *parts) overview(context.Context) error {
 	stop := p.stores.Watch(p.live.OnChange)
 	p.closers.add("streams of changes", 5*time.Second, func(context.Context) error { stop(); p.live.Close(); return nil })
 	p.task("anomalies", func(ctx context.Context) error {
-		return every(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
+		return repeat(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
 	})
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	p.task("old anomalies", func(ctx context.Context) error {
 		leases.Lead(ctx, "old anomalies", time.Minute, func(ctx context.Context) {
-			_ = every(ctx, 24*time.Hour, func() { p.anomalies.Forget(ctx) })
+			_ = repeat(ctx, 24*time.Hour, func() { p.anomalies.Forget(ctx) })
 		})
 		return nil
 	})

@@ -35,9 +35,9 @@ type devState struct {
 	ProductionToken string `json:"production_token"`
 }
 
-// Dev runs the server, a sandbox bouncer, a production bouncer, and a demo application in this
+// RunDev runs the server, a sandbox bouncer, a production bouncer, and a demo application in this
 // process until the context ends. The first start creates an example; later starts keep the data.
-func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
+func RunDev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
 	cfg.Demo = true
 	cfg.StopDelay = 0 // there is no load balancer to wait for
 	if err := cfg.Check(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// editors sets up the services for editors and repositories. work runs their deployments.
-func (p *parts) editors(context.Context) error {
+// setUpEditors sets up the services for editors and repositories. work runs their deployments.
+func (p *parts) setUpEditors(context.Context) error {
 	allow, err := p.cfg.Targets()
 	if err != nil {
 		return err

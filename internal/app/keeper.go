@@ -41,9 +41,9 @@ const (
 	alarmEvery = 10 * time.Second
 )
 
-// keeper watches the decision log of this process and its disk. It reserves disk space,
+// logMonitor watches the decision log of this process and its disk. It reserves disk space,
 // records missing decisions, and raises alerts.
-type keeper struct {
+type logMonitor struct {
 	posture string
 	spool   *spool.Log
 	reserve *spool.Reserve
@@ -56,24 +56,24 @@ type keeper struct {
 	mu      sync.Mutex
 	alarmed time.Time
 	quiet   int // alarms that were suppressed since then
-	raised  map[trouble]raised
+	raised  map[alertKey]raisedAlert
 }
 
-// raised is the state of an alert.
-type raised struct {
+// raisedAlert is the state of an alert.
+type raisedAlert struct {
 	logged bool // this process has logged it
 	stored bool
 }
 
-// trouble identifies an alert.
-type trouble struct {
+// alertKey identifies an alert.
+type alertKey struct {
 	tenant        scope.TenantID
 	kind, subject string
 }
 
-// keepLog opens the decision log of this process.
-func (p *parts) keepLog() error {
-	reserve, err := spool.HoldBack(p.cfg.DataDir, p.cfg.DiskReserve)
+// openLog opens the decision log of this process.
+func (p *parts) openLog() error {
+	reserve, err := spool.ReserveSpace(p.cfg.DataDir, p.cfg.DiskReserve)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (p *parts) keepLog() error {
 	if err != nil {
 		host = "unknown"
 	}
-	k := &keeper{
+	k := &logMonitor{
 		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
-		raised: map[trouble]raised{},
+		raised: map[alertKey]raisedAlert{},
 	}
 	marks, left := p.openMarks()
 	floods := fold.Defaults()
@@ -108,7 +108,7 @@ func (p *parts) keepLog() error {
 			return p.actions.Take(ctx, tx, tenant, fresh)
 		},
 	})
-	for _, t := range []trouble{
+	for _, t := range []alertKey{
 		{kind: auditPipeline, subject: "failing"},
 		{kind: auditPipeline, subject: "full"},
 		{kind: auditPipeline, subject: "filling"},
@@ -116,7 +116,7 @@ func (p *parts) keepLog() error {
 		{kind: diskSpace, subject: "reserve in use"},
 		{kind: diskSpace, subject: "low"},
 	} { // an earlier process may have raised these alerts
-		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raised{}
+		k.raised[alertKey{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raisedAlert{}
 	}
 	forget := k.audit.Forget
 	p.tenants.OnPurge = append(p.tenants.OnPurge, func(_ context.Context, id scope.TenantID) error { return forget(id) })
@@ -145,7 +145,7 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 }
 
 // reportFailure logs that the decision log cannot be written, at most once every alarmEvery.
-func (k *keeper) reportFailure(t scope.TenantID, err error) {
+func (k *logMonitor) reportFailure(t scope.TenantID, err error) {
 	k.mu.Lock()
 	now := k.now()
 	due := now.Sub(k.alarmed) >= alarmEvery
@@ -162,7 +162,7 @@ func (k *keeper) reportFailure(t scope.TenantID, err error) {
 }
 
 // health returns the state of the log.
-func (k *keeper) health() system.AuditHealth {
+func (k *logMonitor) health() system.AuditHealth {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	h := system.AuditHealth{
 		Status: "up", Posture: k.posture, Waiting: s.Records, WaitingBytes: s.Bytes, LimitBytes: s.MaxBytes, LagSeconds: s.Lag.Seconds(),
@@ -178,7 +178,7 @@ func (k *keeper) health() system.AuditHealth {
 }
 
 // run watches the log until ctx ends.
-func (k *keeper) run(ctx context.Context) error {
+func (k *logMonitor) run(ctx context.Context) error {
 	tick := time.NewTicker(keeperEvery)
 	defer tick.Stop()
 	for {
@@ -200,12 +200,12 @@ const (
 )
 
 // problems returns the current problems, with the alert for each.
-func (k *keeper) problems() map[trouble]tenant.Alert {
+func (k *logMonitor) problems() map[alertKey]tenant.Alert {
 	s, r := k.spool.Stats(), k.reserve.Stats()
-	out := map[trouble]tenant.Alert{}
+	out := map[alertKey]tenant.Alert{}
 	add := func(t scope.TenantID, kind, what, severity, format string, args ...any) {
 		subject := what + " at " + k.name
-		out[trouble{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+		out[alertKey{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
 	}
 	platform := scope.DefaultTenant
 	switch {
@@ -232,7 +232,7 @@ func (k *keeper) problems() map[trouble]tenant.Alert {
 }
 
 // reconcile raises alerts for current problems and resolves the others.
-func (k *keeper) reconcile(ctx context.Context) {
+func (k *logMonitor) reconcile(ctx context.Context) {
 	now := k.problems()
 	for t, alert := range now {
 		was := k.raised[t]
@@ -243,7 +243,7 @@ func (k *keeper) reconcile(ctx context.Context) {
 			k.log.Error("alert raised", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
 		}
 		stored := k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
-		k.raised[t] = raised{logged: true, stored: stored}
+		k.raised[t] = raisedAlert{logged: true, stored: stored}
 	}
 	for t, was := range k.raised {
 		if _, holds := now[t]; holds {
@@ -262,7 +262,7 @@ func (k *keeper) reconcile(ctx context.Context) {
 const alertPatience = 2 * time.Second
 
 // write changes a tenant's alerts. It returns false if the store cannot be written now.
-func (k *keeper) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
+func (k *logMonitor) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
 	ctx, cancel := context.WithTimeout(ctx, alertPatience)
 	defer cancel()
 	return k.stores.Write(ctx, id, fn) == nil
@@ -291,14 +291,14 @@ func figure(name, help string) *prometheus.Desc {
 }
 
 // Describe implements prometheus.Collector.
-func (k *keeper) Describe(out chan<- *prometheus.Desc) {
+func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range keeperFigures {
 		out <- f.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (k *keeper) Collect(out chan<- prometheus.Metric) {
+func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
 	s, r := k.spool.Stats(), k.reserve.Stats()
 	failing := 0.0
 	if s.Refuses() {

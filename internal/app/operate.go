@@ -35,10 +35,10 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
 	p.closers.log = p.log
 	defer func() { _ = p.closers.close() }()
-	if err := p.ground(ctx); err != nil {
+	if err := p.openStores(ctx); err != nil {
 		return err
 	}
-	if err := p.people(ctx); err != nil {
+	if err := p.setUpPeople(ctx); err != nil {
 		return err
 	}
 	generated, err := p.auth.ResetPassword(ctx, scope.TenantID(tenant), username, password, dropFactor)
@@ -77,7 +77,7 @@ func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer
 	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
 	p.closers.log = p.log
 	defer func() { _ = p.closers.close() }()
-	if err := p.ground(ctx); err != nil {
+	if err := p.openStores(ctx); err != nil {
 		return err
 	}
 	keys := bridge.MaskKeys{Box: p.box, Random: rand.Reader, Now: p.now}

@@ -37,8 +37,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
-// outward sets up the calls to tenants' own systems.
-func outward(p *parts) error {
+// setUpIntegrations sets up the calls to tenants' own systems.
+func setUpIntegrations(p *parts) error {
 	allow, err := p.cfg.Targets()
 	if err != nil {
 		return err
@@ -283,11 +283,11 @@ func (g bridgeGrants) EndGrant(ctx context.Context, sc scope.Scope, m integratio
 }
 
 // askedResource returns a function that finds the resource that a request for access names.
-func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.Asked, error) {
-	return func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.Asked, error) {
+func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.RequestedResource, error) {
+	return func(ctx context.Context, t scope.TenantID, env scope.Env, name string) (access.RequestedResource, error) {
 		set, err := p.snapshots.Get(ctx, t, env)
 		if err != nil {
-			return access.Asked{}, err
+			return access.RequestedResource{}, err
 		}
 		var found *rego.Resource
 		if id, err := strconv.ParseInt(name, 10, 64); err == nil {
@@ -299,15 +299,15 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 					continue
 				}
 				if found != nil {
-					return access.Asked{}, fault.Invalidf("/resource/id", "several resources have this name: send the id")
+					return access.RequestedResource{}, fault.Invalidf("/resource/id", "several resources have this name: send the id")
 				}
 				found = &r
 			}
 		}
 		if found == nil {
-			return access.Asked{}, fault.NotFoundf("no such resource")
+			return access.RequestedResource{}, fault.NotFoundf("no such resource")
 		}
-		return access.Asked{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: set.Requestable(found)}, nil
+		return access.RequestedResource{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: set.Requestable(found)}, nil
 	}
 }
 

@@ -22,8 +22,8 @@ func (p *parts) startReplay(context.Context) error {
 	return nil
 }
 
-// work sets up the runner of all jobs. It comes after every service that has jobs.
-func (p *parts) work(context.Context) error {
+// setUpJobs sets up the runner of all jobs. It comes after every service that has jobs.
+func (p *parts) setUpJobs(context.Context) error {
 	jobs := &job.Runner{
 		Cluster: p.stores, Kinds: slices.Concat(p.replays.Jobs(), p.ide.Jobs(), p.telemetry.Jobs(), p.actions.Jobs()), Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
 	}

@@ -116,7 +116,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 		return nil, err
 	}
 	s.task("kept answers", func(ctx context.Context) error {
-		return every(ctx, time.Hour, func() {
+		return repeat(ctx, time.Hour, func() {
 			if err := s.api.PurgeIdempotency(ctx); err != nil {
 				log.Warn("the purge of stored answers failed", "error", err)
 			}

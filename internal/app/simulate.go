@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
-// simulate sets up the simulator. It uses the snapshots and people of live decisions.
-func (p *parts) simulate(people *decision.People) {
+// setUpSimulator sets up the simulator. It uses the snapshots and people of live decisions.
+func (p *parts) setUpSimulator(people *decision.People) {
 	p.simulator = &simulator.Service{
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Policies: p.policies, Snapshots: p.snapshots,
 		Person: people.Person, LiveDeadline: p.cfg.DecisionDeadline,
@@ -24,7 +24,7 @@ func (p *parts) simulate(people *decision.People) {
 // hourly calls do for each tenant, at the start and then every hour.
 func (p *parts) hourly(name string, do func(ctx context.Context, t scope.TenantID) error) {
 	p.task(name, func(ctx context.Context) error {
-		return every(ctx, time.Hour, func() {
+		return repeat(ctx, time.Hour, func() {
 			tenants, err := p.stores.Tenants(ctx)
 			for _, t := range tenants {
 				if err = do(ctx, t); err != nil && ctx.Err() == nil {

@@ -37,13 +37,13 @@ func startDomains(ctx context.Context, p *parts) error {
 	}
 	p.tenants.OnCreate = append(p.tenants.OnCreate, p.domains.Claim)
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.domains.Forget)
-	stop := p.stores.Watch(routes.Changed)
+	stop := p.stores.Watch(routes.OnChange)
 	p.closers.add("loading the routes of domains", time.Second, func(context.Context) error { stop(); return nil })
 	p.task("loading the routes of domains", routes.Run)
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	p.task("checking domains", func(ctx context.Context) error {
 		leases.Lead(ctx, "checking domains", time.Minute, func(ctx context.Context) {
-			_ = every(ctx, p.cfg.DomainInterval, func() {
+			_ = repeat(ctx, p.cfg.DomainInterval, func() {
 				if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
 					p.log.Warn("the check of domains failed", "error", err)
 				}
@@ -99,7 +99,7 @@ func startVendors(p *parts) error {
 	p.tenants.Readmit = p.vendors.Readmit
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.vendors.Forget)
 	p.task("unfinished tenants of vendors", func(ctx context.Context) error {
-		return every(ctx, time.Minute, func() {
+		return repeat(ctx, time.Minute, func() {
 			if n, err := p.vendors.Recover(ctx); err != nil && ctx.Err() == nil || n > 0 {
 				p.log.Warn("unfinished tenants of vendors were found", "removed", n, "error", err)
 			}
@@ -131,7 +131,7 @@ func startMetering(p *parts) error {
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	p.task("old counts of API calls", func(ctx context.Context) error {
 		leases.Lead(ctx, "old counts of API calls", time.Minute, func(ctx context.Context) {
-			_ = every(ctx, 24*time.Hour, func() {
+			_ = repeat(ctx, 24*time.Hour, func() {
 				if err := calls.Fold(ctx); err != nil && ctx.Err() == nil {
 					p.log.Warn("the removal of old counts of API calls failed", "error", err)
 				}

@@ -102,7 +102,7 @@ func startEdge(p *parts) error {
 			return &acme.Client{Key: key, DirectoryURL: p.cfg.ACMEDirectory, HTTPClient: client.Bounded(1 << 20), RetryBackoff: acmeBackoff, UserAgent: "gatehouse"}
 		},
 	})
-	stop := p.stores.Watch(orders.Changed)
+	stop := p.stores.Watch(orders.OnChange)
 	p.closers.add("orders of certificates", time.Second, func(context.Context) error { stop(); return nil })
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	p.task("orders of certificates", func(ctx context.Context) error {

@@ -26,8 +26,8 @@ func openTracing(ctx context.Context, cfg tracing.Config) (*tracing.Exporter, er
 	return tracing.Open(ctx, cfg)
 }
 
-// gathered parses metrics that are written as text.
-func gathered(write func(io.Writer)) prometheus.Gatherer {
+// parseMetrics parses metrics that are written as text.
+func parseMetrics(write func(io.Writer)) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*model.MetricFamily, error) {
 		var text bytes.Buffer
 		write(&text)

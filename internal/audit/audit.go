@@ -123,7 +123,7 @@ type Decision struct {
 	Gap bool `json:"-"`
 	// Hidden holds the secrets of the input. They are removed from Reason, Error, Trace and
 	// Explanation when the decision is recorded.
-	Hidden redact.Found `json:"-"`
+	Hidden redact.Secrets `json:"-"`
 	// Replay is the input of a decision at level basic, stored for replay outside the entry; the
 	// log fills it in.
 	Replay json.RawMessage `json:"-"`

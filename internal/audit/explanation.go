@@ -59,7 +59,7 @@ func Hide(path string, v value.Value) value.Value {
 		return v
 	}
 	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) }) {
-		if redact.Hides(part) {
+		if redact.IsHidden(part) {
 			return value.String(redact.Mark)
 		}
 	}
@@ -79,7 +79,7 @@ func Hide(path string, v value.Value) value.Value {
 
 // hiderOf returns Hide for a decision whose input contained these secrets. It also removes them
 // from every value.
-func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
+func hiderOf(found redact.Secrets) func(path string, v value.Value) value.Value {
 	if len(found) == 0 {
 		return Hide
 	}
@@ -88,7 +88,7 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 
 // appendExplanation writes the explanations of a decision without secrets. A document in another
 // format, such as the note about one that was too long, is redacted by member names.
-func appendExplanation(dst, src []byte, found redact.Found) []byte {
+func appendExplanation(dst, src []byte, found redact.Secrets) []byte {
 	var list []reason.Explanation
 	if json.Unmarshal(src, &list) != nil {
 		return appendForeign(dst, src, found)
@@ -100,7 +100,7 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 }
 
 // appendTrace writes the trace of a decision without secrets, in the same way.
-func appendTrace(dst, src []byte, found redact.Found) []byte {
+func appendTrace(dst, src []byte, found redact.Secrets) []byte {
 	var steps []reason.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
 		return appendForeign(dst, src, found)
@@ -108,9 +108,9 @@ func appendTrace(dst, src []byte, found redact.Found) []byte {
 	return append(dst, found.Document(marshalled(reason.RedactedSteps(steps, hiderOf(found))))...)
 }
 
-func appendForeign(dst, src []byte, found redact.Found) []byte {
+func appendForeign(dst, src []byte, found redact.Secrets) []byte {
 	text, _ := redact.JSON(nil, src)
-	return append(dst, found.Foreign(text)...)
+	return append(dst, found.ForeignDocument(text)...)
 }
 
 func marshalled(v any) []byte {

@@ -96,7 +96,7 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
-	verdict := f.Offer(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
+	verdict := f.Add(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
 	if verdict == fold.Folded {
 		l.folders.total.Add(max(r.Count, 1))
 	}
@@ -193,7 +193,7 @@ func (l *DecisionLog) writeFolded(all bool) {
 			d.DecisionID, d.Timestamp, d.Folded = sums[i].ID, sums[i].Last, folded(&sums[i])
 			err := l.spool(false, l.encode(nil, s.tenant, &d))
 			if err != nil {
-				f.Return(l.cfg.Now(), sums[i:])
+				f.PutBack(l.cfg.Now(), sums[i:])
 				break
 			}
 			count += sums[i].Count

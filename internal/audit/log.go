@@ -325,7 +325,7 @@ func (l *DecisionLog) WaitShipped(ctx context.Context) {
 		if shipped >= target || target-shipped > maxShipBacklog {
 			return
 		}
-		l.pace.Hurry()
+		l.pace.Wake()
 		select {
 		case <-moved:
 		case <-timer.C:

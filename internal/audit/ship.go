@@ -61,13 +61,13 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		err = l.cfg.Spool.Ack(batch)
 		if l.dropped { // begin a new file, so that the deleted tenant's records are removed soon
 			l.dropped = false
-			err = errors.Join(err, l.cfg.Spool.Turn())
+			err = errors.Join(err, l.cfg.Spool.Rotate())
 		}
 		if err != nil { // the records are shipped again, and the store drops them by their ids
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
-		l.pace.Rest(ctx, l.cfg.Now().Sub(began), len(batch.Records))
+		l.pace.Wait(ctx, l.cfg.Now().Sub(began), len(batch.Records))
 	}
 }
 
@@ -369,7 +369,7 @@ func (l *DecisionLog) Forget(tenant scope.TenantID) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, l.cfg.Spool.Turn())...)
+	return errors.Join(append(errs, l.cfg.Spool.Rotate())...)
 }
 
 // maxInvalidFile is the size, in bytes, from which on a tenant's file of invalid lines from

@@ -130,7 +130,7 @@ type BouncerIdentity struct {
 type Service struct {
 	Config
 	*keyring
-	*realms
+	*tenantCache
 	// Sessions signs browsers in and out.
 	Sessions *Sessions
 	// Factors manages people's second factors.
@@ -140,7 +140,7 @@ type Service struct {
 	entries   *otter.Cache[[sha256.Size]byte, *entry]
 	loads     singleflight.Group
 	used      usage
-	lobby     guess.Lobby
+	lobby     guess.Limiter
 	stop      func()
 }
 
@@ -168,7 +168,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Config: cfg, keyring: &keyring{cfg: cfg}, realms: &realms{cfg: cfg}, entries: entries}
+	s := &Service{Config: cfg, keyring: &keyring{cfg: cfg}, tenantCache: &tenantCache{cfg: cfg}, entries: entries}
 	s.Sessions, s.Dedicated = &Sessions{s: s}, &Dedicated{s: s}
 	s.Factors = &Factors{s: s, Service: &factor.Service{Stores: cfg.Stores, Box: cfg.Box, Now: cfg.Now, Random: cfg.Random}}
 	if err := s.rotate(ctx); err != nil {
@@ -188,7 +188,7 @@ func (s *Service) Close() {
 type entry struct {
 	scope scope.Scope
 	who   Principal
-	realm *realm
+	tenant *cachedTenant
 	gen   uint64
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
@@ -197,15 +197,15 @@ type entry struct {
 	// idle is how long the session lasts without use; 0: no limit.
 	idle time.Duration
 	// shown is how the credential must be sent.
-	shown manner
+	shown transport
 }
 
-// manner is how a credential was sent. Each kind of credential is only accepted in its own
+// transport is how a credential was sent. Each kind of credential is only accepted in its own
 // manner.
-type manner uint8
+type transport uint8
 
 const (
-	asKey    manner = iota // an API key, or a bouncer's token, in either header
+	asKey    transport = iota // an API key, or a bouncer's token, in either header
 	asToken                // a session token, as Authorization: Bearer
 	asCookie               // a browser's cookie
 )
@@ -265,7 +265,7 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 		sc.Env = c.EnvHint
 	}
 	if c.TenantHint != "" && c.TenantHint != sc.Tenant {
-		if sc, err = s.Within(ctx, sc, c.TenantHint); err != nil {
+		if sc, err = s.InTenant(ctx, sc, c.TenantHint); err != nil {
 			return scope.Scope{}, e.who, err
 		}
 	}
@@ -301,12 +301,12 @@ func entryDigest(c Credential, text string) [sha256.Size]byte {
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
-		if err := s.ensureFresh(ctx, e.realm, now); err != nil {
+		if err := s.ensureFresh(ctx, e.tenant, now); err != nil {
 			return nil, refuseGone(err)
 		}
-		if e.gen == e.realm.gen.Load() {
+		if e.gen == e.tenant.gen.Load() {
 			if !e.expired(now) {
-				return e, e.realm.serves()
+				return e, e.tenant.checkServed()
 			}
 			s.entries.Invalidate(digest)
 			if e.idle == 0 {
@@ -327,7 +327,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 		return nil, err
 	}
 	e, _ := got.(*entry)
-	if e.gen != e.realm.gen.Load() {
+	if e.gen != e.tenant.gen.Load() {
 		// The shared load may have read before a revocation that was acknowledged before this call.
 		// A new load cannot.
 		if e, err = s.load(ctx, c, text, digest, now); err != nil {
@@ -352,16 +352,16 @@ func (s *Service) load(ctx context.Context, c Credential, text string, digest [s
 	return nil, refused()
 }
 
-// Within moves a platform administrator's scope to another tenant. Any other caller is
+// InTenant moves a platform administrator's scope to another tenant. Any other caller is
 // refused, whether the tenant exists or not.
-func (s *Service) Within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+func (s *Service) InTenant(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if id == sc.Tenant {
 		return sc, nil
 	}
 	if !sc.Platform {
 		return sc, fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to the tenant").With("tenant_id", string(id))
 	}
-	r, err := s.realm(ctx, id, s.Now())
+	r, err := s.get(ctx, id, s.Now())
 	if err != nil {
 		return sc, err
 	}

@@ -94,7 +94,7 @@ func TestTenantStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		all("deleted", "401")
-		if _, err := r.Within(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
+		if _, err := r.InTenant(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("work in a deleted tenant: %v", err)
 		}
 		if _, err := r.Tenants.Delete(ctx, root(), made.ID, true); err != nil {
@@ -185,7 +185,7 @@ func TestStoreDown(t *testing.T) {
 func TestStoreDownAtOnce(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
-	r.realms.cfg.Blind = -1
+	r.tenantCache.cfg.Blind = -1
 	k := r.key(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
 	if err := c.Close(); err != nil {

@@ -43,7 +43,7 @@ func badChallenge() error {
 // secondFactor checks the second factor of a person whose password was correct. why is the answer
 // if the factor is missing or wrong. That is not an error of the transaction, which must commit to
 // count the attempt.
-func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed) (proof factor.Proof, why, err error) {
+func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passwordSignIn) (proof factor.Proof, why, err error) {
 	enrolled, err := factor.Enrolled(ctx, tx, u.ID)
 	if err != nil {
 		return proof, nil, err
@@ -73,8 +73,8 @@ func (f *Factors) secondFactor(ctx context.Context, tx *db.Tx, t scope.TenantID,
 
 // challenge asks for a code. It takes back the count of this guess, which was neither right nor
 // wrong. It resets no count: a correct password must not allow more guesses at the code.
-func (f *Factors) challenge(ctx context.Context, tx *db.Tx, u user.User, in *passed) (why, err error) {
-	if err := in.Return(ctx, tx); err != nil {
+func (f *Factors) challenge(ctx context.Context, tx *db.Tx, u user.User, in *passwordSignIn) (why, err error) {
+	if err := in.TakeBack(ctx, tx); err != nil {
 		return nil, err
 	}
 	ask := fault.New(fault.Unauthenticated, codeRequired, "the password is right; send the code of your authenticator app, or a recovery code")
@@ -149,7 +149,7 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 	if wait > 0 {
 		return guess.Locked(wait)
 	}
-	return f.s.finish(ctx, store, sc, &passed{Guess: g, rehash: c.Rehash, code: p.Code, challenge: &c}, open)
+	return f.s.finish(ctx, store, sc, &passwordSignIn{Guess: g, rehash: c.Rehash, code: p.Code, challenge: &c}, open)
 }
 
 // queue delays a caller who has guessed wrong before, as check does.
@@ -157,9 +157,9 @@ func (f *Factors) queue(ctx context.Context, g *guess.Guess) error {
 	if g.Familiar {
 		return nil
 	}
-	if !f.s.lobby.Enter(g.Network, guess.SeatsNetwork) {
+	if !f.s.lobby.Acquire(g.Network, guess.SeatsNetwork) {
 		return guess.TooManySignIns()
 	}
-	defer f.s.lobby.Leave(g.Network)
+	defer f.s.lobby.Release(g.Network)
 	return f.s.Pause(ctx, g.Delay(f.s.Now()))
 }

@@ -42,7 +42,7 @@ func notConfirmed() error {
 
 // mustEnrol reports whether a person's session only allows enrolling, because the tenant requires a
 // second factor and the person has none. A session that is older than the enrolment is refused.
-func mustEnrol(ctx context.Context, tx *db.Tx, r *realm, ss session) (bool, error) {
+func mustEnrol(ctx context.Context, tx *db.Tx, r *cachedTenant, ss session) (bool, error) {
 	if !r.facts.Load().RequireFactor || ss.Proof != string(factor.None) || ss.Issuer != "" {
 		return false, nil
 	}
@@ -69,7 +69,7 @@ func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error
 	if err != nil {
 		return FactorState{}, err
 	}
-	r, err := f.s.realm(ctx, sc.Tenant, f.s.Now())
+	r, err := f.s.get(ctx, sc.Tenant, f.s.Now())
 	if err != nil {
 		return FactorState{}, err
 	}
@@ -95,7 +95,7 @@ func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (f
 	}
 	if sc.EnrolOnly {
 		return out, home.Write(ctx, func(tx *db.Tx) error {
-			u, err := user.Locked(ctx, tx, sc.Actor.ID)
+			u, err := user.LockByID(ctx, tx, sc.Actor.ID)
 			if err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (f *Factors) Confirm(ctx context.Context, sc scope.Scope, code string) ([]s
 	}
 	var codes []string
 	err = home.Write(ctx, func(tx *db.Tx) error {
-		u, err := user.Locked(ctx, tx, sc.Actor.ID)
+		u, err := user.LockByID(ctx, tx, sc.Actor.ID)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (f *Factors) endOthers(ctx context.Context, tx *db.Tx, u user.User, root st
 	if err := setProof(ctx, tx, root, string(proof)); err != nil {
 		return err
 	}
-	if err := user.NotePassword(ctx, tx, u, proof.Methods()); err != nil {
+	if err := user.RecordPasswordUse(ctx, tx, u, proof.Methods()); err != nil {
 		return err
 	}
 	_, err := tx.Bump(ctx, user.Revision)
@@ -207,13 +207,13 @@ func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope,
 	if err != nil {
 		return err
 	}
-	in := &passed{Guess: g, rehash: rehash}
+	in := &passwordSignIn{Guess: g, rehash: rehash}
 	if code != nil {
 		in.code = *code
 	}
 	var refusal error
 	err = home.Write(ctx, func(tx *db.Tx) error {
-		u, err := user.Locked(ctx, tx, sc.Actor.ID)
+		u, err := user.LockByID(ctx, tx, sc.Actor.ID)
 		if err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope,
 				return err
 			}
 		}
-		if err := g.Right(ctx, tx); err != nil {
+		if err := g.NoteSuccess(ctx, tx); err != nil {
 			return err
 		}
 		return then(tx, u)
@@ -259,7 +259,7 @@ func (f *Factors) StateOf(ctx context.Context, sc scope.Scope, userID string) (f
 // their own factor with a code. Faults: NotFound, Forbidden, Conflict if there is none.
 func (f *Factors) ResetOf(ctx context.Context, sc scope.Scope, userID string) error {
 	return f.s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
-		u, err := user.Locked(ctx, tx, userID)
+		u, err := user.LockByID(ctx, tx, userID)
 		if err != nil {
 			return err
 		}
@@ -288,13 +288,13 @@ func (f *Factors) forgetMethods(ctx context.Context, tx *db.Tx, u user.User) err
 	if err := guess.ClearCodes(ctx, tx, u.ID); err != nil {
 		return err
 	}
-	return user.NotePassword(ctx, tx, u, factor.None.Methods())
+	return user.RecordPasswordUse(ctx, tx, u, factor.None.Methods())
 }
 
 // drop is ResetOf for an operator on the server's host, within tx. The person's sessions have
 // already ended.
 func (f *Factors) drop(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User) error {
-	u, err := user.Locked(ctx, tx, u.ID)
+	u, err := user.LockByID(ctx, tx, u.ID)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (f *Factors) drop(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.Us
 
 // verifyCode checks the code of a sign-in whose password was correct. why is the refusal of a wrong
 // code, which is counted.
-func (f *Factors) verifyCode(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed) (proof factor.Proof, why, err error) {
+func (f *Factors) verifyCode(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passwordSignIn) (proof factor.Proof, why, err error) {
 	sc.Tenant = t
 	sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}
 	if factor.IsTimed(in.code) {

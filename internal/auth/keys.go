@@ -134,7 +134,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 		k.Name = string(env) + " key of " + sc.Actor.Name
 	}
 	if len(k.Scopes) == 0 {
-		k.Scopes = leastScopes(sc)
+		k.Scopes = defaultScopes(sc)
 	}
 	k, err := s.checkKey(sc, k)
 	if err != nil {
@@ -149,9 +149,9 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
 }
 
-// leastScopes returns the scopes of a key for which none were requested: those that request
+// defaultScopes returns the scopes of a key for which none were requested: those that request
 // decisions and read what they are based on, if the caller holds them.
-func leastScopes(sc scope.Scope) []string {
+func defaultScopes(sc scope.Scope) []string {
 	var out []string
 	for _, p := range []scope.Permission{"decisions:read", "policies:read", "resources:read"} {
 		if sc.Permissions.Has(p) {
@@ -359,7 +359,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 
 // RevokeUser ends a person's sessions within tx, and optionally keys. It is
 // user.Service.Revoke.
-func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
+func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.SessionEnd) error {
 	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
 		return err
 	}
@@ -456,11 +456,11 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 // newEntry starts an entry in a tenant that is served. It records the generation before it
 // reads anything else, so that a change in between voids it.
 func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time) (*entry, error) {
-	r, err := s.realm(ctx, id, now)
+	r, err := s.get(ctx, id, now)
 	if err != nil {
 		return nil, refuseGone(err)
 	}
-	return &entry{realm: r, gen: r.gen.Load()}, r.serves()
+	return &entry{tenant: r, gen: r.gen.Load()}, r.checkServed()
 }
 
 // fillFromBouncer fills an entry for an enforcement point: it has no permissions; its
@@ -473,9 +473,9 @@ func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, dige
 	if err != nil {
 		return err
 	}
-	e.who = Principal{Plan: e.realm.facts.Load().Plan}
+	e.who = Principal{Plan: e.tenant.facts.Load().Plan}
 	e.scope = scope.Scope{
-		Tenant: e.realm.id, Env: b.Env, EnvBound: true,
+		Tenant: e.tenant.id, Env: b.Env, EnvBound: true,
 		Actor: scope.Actor{Kind: scope.Bouncer, ID: b.ID, Name: b.Name},
 	}
 	return nil
@@ -492,7 +492,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 			e.expires = end
 		}
 	}
-	e.used = &lastUse{tenant: e.realm.id, id: k.ID}
+	e.used = &lastUse{tenant: e.tenant.id, id: k.ID}
 	if k.LastUsedAt != nil {
 		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}
@@ -508,12 +508,12 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		if owner.Status != user.Active {
 			return refused()
 		}
-		may, _ := user.Permissions(e.realm.id, owner.Roles)
+		may, _ := user.Permissions(e.tenant.id, owner.Roles)
 		ps = user.Intersect(may, ps)
 	}
-	e.who = Principal{KeyID: k.counted(), Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
+	e.who = Principal{KeyID: k.counted(), Tenant: e.tenant.id, Plan: e.tenant.facts.Load().Plan, RateLimited: true}
 	e.scope = scope.Scope{
-		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
+		Tenant: e.tenant.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
 	}
 	return nil

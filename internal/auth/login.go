@@ -88,7 +88,7 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, p Proof, what purpo
 		}
 		return wrongPassword()
 	}
-	return s.finish(ctx, store, sc, &passed{Guess: g, rehash: rehash, code: p.Code, purpose: what}, open)
+	return s.finish(ctx, store, sc, &passwordSignIn{Guess: g, rehash: rehash, code: p.Code, purpose: what}, open)
 }
 
 // unknownText returns a text that is not stored anywhere, in place of text. An empty text stays empty.
@@ -113,19 +113,19 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", guess.Locked(wait)
 	}
 	if !g.Familiar {
-		if !s.lobby.Enter(g.Network, guess.SeatsNetwork) {
+		if !s.lobby.Acquire(g.Network, guess.SeatsNetwork) {
 			return false, g, "", guess.TooManySignIns()
 		}
-		defer s.lobby.Leave(g.Network)
+		defer s.lobby.Release(g.Network)
 		if err := s.Pause(ctx, g.Delay(s.Now())); err != nil {
 			return false, g, "", err
 		}
 	}
-	turn, err := s.Hasher.Turn(ctx, g.Familiar)
+	turn, err := s.Hasher.AcquireSlot(ctx, g.Familiar)
 	if err != nil {
 		return false, g, "", err
 	}
-	defer turn.Done()
+	defer turn.Release()
 	var wait time.Duration
 	err = store.Write(ctx, func(tx *db.Tx) (err error) {
 		wait, err = g.Reserve(ctx, tx, s.Now())
@@ -149,14 +149,14 @@ func wrongPassword() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
 
-// Serving returns the tenant in which a person signs in. For a tenant that is unknown, suspended or
+// HomeTenant returns the tenant in which a person signs in. For a tenant that is unknown, suspended or
 // deleted, it returns false and the default tenant, where the caller does the same work and then
 // refuses. It always reads the stores: with a cache, the response time would show which tenants
 // exist.
-func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.TenantID, served bool, err error) {
+func (s *Service) HomeTenant(ctx context.Context, id scope.TenantID) (home scope.TenantID, served bool, err error) {
 	facts, _, err := s.loadFacts(ctx, id)
 	if err == nil {
-		err = serves(id, facts)
+		err = checkServed(id, facts)
 	}
 	switch {
 	case err == nil:
@@ -171,7 +171,7 @@ func (s *Service) Serving(ctx context.Context, id scope.TenantID) (home scope.Te
 // loginStore returns the store of a tenant in which people can sign in. For any other tenant it
 // returns the default tenant's store, where the attempt is counted and fails.
 func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.DB, served bool, err error) {
-	home, served, err := s.Serving(ctx, id)
+	home, served, err := s.HomeTenant(ctx, id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -182,7 +182,7 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 // recordFailure records a failed sign-in. It writes the same number of rows for known and
 // unknown accounts.
 func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess.Guess) error {
-	locks := g.Locks()
+	locks := g.WillLock()
 	if !g.ShouldRecord() {
 		return nil
 	}
@@ -204,8 +204,8 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return event.Emit(ctx, tx, sc, event.Event{Type: event.FailedLogins, ObjectKind: "user", ObjectID: g.User.ID, ObjectName: g.User.Username, Data: data})
 }
 
-// passed is a sign-in with a correct password.
-type passed struct {
+// passwordSignIn is a sign-in with a correct password.
+type passwordSignIn struct {
 	guess.Guess
 	// rehash is a new hash of the password, if it needs one.
 	rehash string
@@ -219,10 +219,10 @@ type passed struct {
 // finish checks the second factor, if the person has one, and starts the session. It clears
 // the pair's count, removes this guess from the counts of account and network, and records
 // where the person signed in.
-func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *passed, open opener) error {
+func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *passwordSignIn, open opener) error {
 	var refusal error // returned after the transaction, which must commit to count the attempt
 	err := store.Write(ctx, func(tx *db.Tx) (err error) {
-		u, err := user.Locked(ctx, tx, in.User.ID)
+		u, err := user.LockByID(ctx, tx, in.User.ID)
 		if fault.Is(err, fault.NotFound) {
 			return wrongPassword()
 		}
@@ -246,21 +246,21 @@ func (s *Service) finish(ctx context.Context, store *db.DB, sc scope.Scope, in *
 }
 
 // completeSignIn is the last part of finish. The person has given all proofs.
-func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passed, proof factor.Proof, open opener) error {
-	if err := in.Right(ctx, tx); err != nil {
+func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, in *passwordSignIn, proof factor.Proof, open opener) error {
+	if err := in.NoteSuccess(ctx, tx); err != nil {
 		return err
 	}
 	now := s.Now()
 	if err := guess.PutPlace(ctx, tx, u.ID, in.Network, now); err != nil {
 		return err
 	}
-	if err := user.SignedIn(ctx, tx, u.ID, now, in.rehash); err != nil {
+	if err := user.RecordSignIn(ctx, tx, u.ID, now, in.rehash); err != nil {
 		return err
 	}
 	if in.rehash != "" {
 		u.PasswordHash = in.rehash
 	}
-	if err := user.NotePassword(ctx, tx, u, proof.Methods()); err != nil {
+	if err := user.RecordPasswordUse(ctx, tx, u, proof.Methods()); err != nil {
 		return err
 	}
 	return s.Sessions.startSession(ctx, tx, t, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
@@ -370,7 +370,7 @@ func asGrantFault(err error) error {
 
 // RandomPassword generates a password with 128 random bits.
 func RandomPassword(random io.Reader) (string, error) {
-	return secret.Draw(random, 16, 22)
+	return secret.RandomText(random, 16, 22)
 }
 
 // EnsureAdmin creates the first administrator, `admin`, if the default tenant has no people
@@ -383,7 +383,7 @@ func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated s
 		password = generated
 	}
 	sc := SystemScope(scope.DefaultTenant, "setup", "")
-	made, err := s.Users.First(ctx, sc, user.Draft{
+	made, err := s.Users.CreateFirst(ctx, sc, user.Draft{
 		Username: "admin", Email: "admin@localhost", Password: password, Roles: []string{user.RolePlatformAdmin},
 	})
 	if err != nil || !made {

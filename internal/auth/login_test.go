@@ -198,7 +198,7 @@ func TestCrowd(t *testing.T) {
 	for i := range guess.SeatsNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	for r.lobby.Taken() < guess.SeatsNetwork {
+	for r.lobby.InUse() < guess.SeatsNetwork {
 		runtime.Gosched()
 	}
 	var f *fault.Error
@@ -217,7 +217,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("somebody else: %v", err)
 	}
 	all.Wait()
-	if taken := r.lobby.Taken(); taken != 0 {
+	if taken := r.lobby.InUse(); taken != 0 {
 		t.Errorf("the lobby is not empty: %d", taken)
 	}
 }

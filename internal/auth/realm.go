@@ -28,8 +28,8 @@ const (
 // revoke anything in a store that is down.
 const DefaultBlind = 10 * time.Minute
 
-// realm holds what this replica knows about one tenant.
-type realm struct {
+// cachedTenant holds what this replica knows about one tenant.
+type cachedTenant struct {
 	id scope.TenantID
 	// gen increases whenever anything about the tenant's credentials may have changed;
 	// entries of an older generation are not used.
@@ -46,44 +46,44 @@ type realm struct {
 	until time.Time
 }
 
-// realms caches facts about each tenant, and keeps them fresh.
-type realms struct {
+// tenantCache caches facts about each tenant, and keeps them fresh.
+type tenantCache struct {
 	cfg   Config
 	known sync.Map // scope.TenantID → *realm
 }
 
-// realm finds or makes the realm of a tenant, up to date. Fault: NotFound for an unknown
+// get finds or makes the realm of a tenant, up to date. Fault: NotFound for an unknown
 // tenant, which is not cached.
-func (rs *realms) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
+func (rs *tenantCache) get(ctx context.Context, id scope.TenantID, now time.Time) (*cachedTenant, error) {
 	if got, ok := rs.known.Load(id); ok {
-		r, _ := got.(*realm)
+		r, _ := got.(*cachedTenant)
 		return r, rs.ensureFresh(ctx, r, now)
 	}
-	r := &realm{id: id}
-	if err := rs.refreshRealm(ctx, r, now); err != nil {
+	r := &cachedTenant{id: id}
+	if err := rs.refresh(ctx, r, now); err != nil {
 		return nil, err
 	}
 	got, _ := rs.known.LoadOrStore(id, r)
-	r, _ = got.(*realm)
+	r, _ = got.(*cachedTenant)
 	return r, nil
 }
 
 // Plan returns a tenant's plan from the cache; "" if it is not cached. It reads no store.
-func (rs *realms) Plan(id scope.TenantID) string {
+func (rs *tenantCache) Plan(id scope.TenantID) string {
 	got, ok := rs.known.Load(id)
 	if !ok {
 		return ""
 	}
-	r, _ := got.(*realm)
+	r, _ := got.(*cachedTenant)
 	return r.facts.Load().Plan
 }
 
-// serves refuses a tenant that is not active.
-func (r *realm) serves() error { return serves(r.id, *r.facts.Load()) }
+// checkServed refuses a tenant that is not active.
+func (r *cachedTenant) checkServed() error { return checkServed(r.id, *r.facts.Load()) }
 
-// serves refuses a tenant that is not active: a suspended one with that reason, a deleted
+// checkServed refuses a tenant that is not active: a suspended one with that reason, a deleted
 // one as gone.
-func serves(id scope.TenantID, facts tenant.Facts) error {
+func checkServed(id scope.TenantID, facts tenant.Facts) error {
 	switch facts.Status {
 	case tenant.Active:
 		return nil
@@ -95,7 +95,7 @@ func serves(id scope.TenantID, facts tenant.Facts) error {
 }
 
 // ensureFresh makes sure that the facts in a realm are fresh enough.
-func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) error {
+func (rs *tenantCache) ensureFresh(ctx context.Context, r *cachedTenant, now time.Time) error {
 	age := now.UnixNano() - r.checked.Load()
 	if age < int64(softAge) {
 		return nil
@@ -114,12 +114,12 @@ func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) erro
 	if r.down != nil && now.Before(r.until) {
 		return r.down // another request has just waited without success
 	}
-	return rs.refreshRealm(ctx, r, now)
+	return rs.refresh(ctx, r, now)
 }
 
-// refreshRealm reads a realm from the stores. The caller holds r.mu, or is the only user of
+// refresh reads a realm from the stores. The caller holds r.mu, or is the only user of
 // r.
-func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) error {
+func (rs *tenantCache) refresh(ctx context.Context, r *cachedTenant, now time.Time) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	facts, revision, err := rs.loadFacts(short, r.id)
@@ -150,7 +150,7 @@ func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) err
 
 // loadFacts reads the facts about a tenant, and the revision of its credentials. For an
 // unknown tenant it does the same work, in the default tenant's store.
-func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
+func (rs *tenantCache) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
 	facts, unknown := rs.cfg.Tenants.Facts(ctx, id)
 	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
 		return tenant.Facts{}, 0, unknown
@@ -170,11 +170,11 @@ func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Fact
 }
 
 // onChange is called for every change in the stores, of this replica and the others.
-func (rs *realms) onChange(id scope.TenantID, name string) {
+func (rs *tenantCache) onChange(id scope.TenantID, name string) {
 	switch {
 	case id == "" && (name == tenant.Revision || name == ""):
 		rs.known.Range(func(_, got any) bool {
-			r, _ := got.(*realm)
+			r, _ := got.(*cachedTenant)
 			r.checked.Store(0)
 			if name == "" { // a gap: anything may have changed
 				r.gen.Add(1)
@@ -183,7 +183,7 @@ func (rs *realms) onChange(id scope.TenantID, name string) {
 		})
 	case id != "" && name == user.Revision:
 		if got, ok := rs.known.Load(id); ok {
-			r, _ := got.(*realm)
+			r, _ := got.(*cachedTenant)
 			r.gen.Add(1)
 		}
 	}

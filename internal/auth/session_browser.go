@@ -200,7 +200,7 @@ func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sess
 	if err != nil {
 		return err
 	}
-	e.used = &lastUse{tenant: e.realm.id, id: root.ID, session: true}
+	e.used = &lastUse{tenant: e.tenant.id, id: root.ID, session: true}
 	e.used.at.Store(root.UsedAt.UnixNano())
 	if root.Digest != "" {
 		e.idle = b.s.SessionIdle
@@ -218,7 +218,7 @@ func (b *Sessions) EndCookie(ctx context.Context, text string) error {
 	if !ok {
 		return nil
 	}
-	_, err := b.s.realm(ctx, t, b.s.Now())
+	_, err := b.s.get(ctx, t, b.s.Now())
 	if fault.Is(err, fault.NotFound) {
 		return nil // the tenant is gone, and its sessions with it
 	}

@@ -22,10 +22,10 @@ type Federation struct {
 	IDToken string `db:"id_token"`
 }
 
-// Enter starts a browser's session for a person whom an identity provider has authenticated. It
+// StartFederated starts a browser's session for a person whom an identity provider has authenticated. It
 // runs in the transaction of the tenant's store that found the person. The caller ends the
 // browser's earlier session with EndCookie.
-func (b *Sessions) Enter(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, from Browser, by Federation) (SignedIn, error) {
+func (b *Sessions) StartFederated(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.User, from Browser, by Federation) (SignedIn, error) {
 	var in SignedIn
 	open := b.opener(ctx, &in, from, "provider")
 	err := b.startSession(ctx, tx, sc.Tenant, sc, u, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
@@ -57,14 +57,14 @@ func EndFederated(ctx context.Context, tx *db.Tx, by Federation) (int, error) {
 	return len(list), err
 }
 
-// Serves refuses a tenant whose people cannot sign in: one that is unknown, suspended or
+// CheckServed refuses a tenant whose people cannot sign in: one that is unknown, suspended or
 // deleted.
-func (s *Service) Serves(ctx context.Context, t scope.TenantID) error {
-	r, err := s.realm(ctx, t, s.Now())
+func (s *Service) CheckServed(ctx context.Context, t scope.TenantID) error {
+	r, err := s.get(ctx, t, s.Now())
 	if err != nil {
 		return err
 	}
-	return r.serves()
+	return r.checkServed()
 }
 
 // checkPasswords refuses to sign in with a password where the tenant allows none.

@@ -68,9 +68,9 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 	if !ok {
 		return SignedIn{}, invalidLink()
 	}
-	r, err := b.s.realm(ctx, l.tenant, b.s.Now())
+	r, err := b.s.get(ctx, l.tenant, b.s.Now())
 	if err == nil {
-		err = r.serves()
+		err = r.checkServed()
 	}
 	if err != nil {
 		return SignedIn{}, err
@@ -84,7 +84,7 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 		if err != nil {
 			return err
 		}
-		if err := user.SignedIn(ctx, tx, u.ID, b.s.Now(), ""); err != nil {
+		if err := user.RecordSignIn(ctx, tx, u.ID, b.s.Now(), ""); err != nil {
 			return err
 		}
 		open := b.opener(ctx, &in, from, "link")

@@ -55,13 +55,13 @@ func (p parts) or(defaults parts) parts {
 	return parts{pick(p.subject, defaults.subject), pick(p.action, defaults.action), pick(p.resource, defaults.resource), pick(p.context, defaults.context)}
 }
 
-// wanted says which members of an entity a request must have.
-type wanted struct{ subjectID, resourceID, action bool }
+// requiredMembers says which members of an entity a request must have.
+type requiredMembers struct{ subjectID, resourceID, action bool }
 
-var forEvaluation = wanted{true, true, true}
+var forEvaluation = requiredMembers{true, true, true}
 
 // check returns one fault with all errors in a request, or nil.
-func (p parts) check(w wanted) error {
+func (p parts) check(w requiredMembers) error {
 	var bad []fault.Detail
 	wrong := func(pointer, message string) { bad = append(bad, fault.Detail{Pointer: pointer, Message: message}) }
 	entity := func(name string, v value.Value, members ...string) {

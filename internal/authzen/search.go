@@ -55,7 +55,7 @@ func (s *Service) Search(ctx context.Context, sc scope.Scope, what string, body 
 	if what == Actions {
 		p.action = value.Value{}
 	}
-	if err := p.check(wanted{what != Subjects, what != Resources, what != Actions}); err != nil {
+	if err := p.check(requiredMembers{what != Subjects, what != Resources, what != Actions}); err != nil {
 		return Found{}, err
 	}
 	at, limit, paged, err := pageOf(body, sum(what, p))

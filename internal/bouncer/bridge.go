@@ -65,9 +65,9 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error 
 	return nil
 }
 
-// Overtake gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
+// RaiseRevision gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
 // after the store was restored from a backup, because a bouncer accepts no older revision.
-func Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
+func RaiseRevision(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
 	return raiseRevision(ctx, tx, bouncerID, seen)
 }
 

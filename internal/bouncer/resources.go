@@ -60,5 +60,5 @@ func (s *Service) updateResources(ctx context.Context, tx *db.Tx, sc scope.Scope
 	if _, err := update(ctx, tx, next); err != nil {
 		return err
 	}
-	return s.record(ctx, tx, sc, next, "BOUNCER_UPDATED", changed(old, next))
+	return s.record(ctx, tx, sc, next, "BOUNCER_UPDATED", changesOf(old, next))
 }

@@ -207,7 +207,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if b, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, sc, b, "BOUNCER_UPDATED", changed(old, b))
+		return s.record(ctx, tx, sc, b, "BOUNCER_UPDATED", changesOf(old, b))
 	})
 	return b, err
 }
@@ -390,9 +390,9 @@ func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scop
 	return err
 }
 
-// changed lists the members that differ. Of the configuration it lists only the names, because the
+// changesOf lists the members that differ. Of the configuration it lists only the names, because the
 // values may not belong in a log.
-func changed(old, next Bouncer) map[string]any {
+func changesOf(old, next Bouncer) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("hostname", old.Hostname, next.Hostname)

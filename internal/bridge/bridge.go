@@ -80,16 +80,16 @@ type Service struct {
 	work   sync.WaitGroup
 	begin  sync.Mutex // held where work begins or ends for good
 	stop   func()
-	ledger *ledger
+	activity *activityLog
 	keys   keyring
 	health healthBoard
 
 	mu    sync.Mutex
-	feeds map[feedKey]*feed
+	environments map[environmentKey]*environment
 }
 
-// feedKey identifies a feed.
-type feedKey struct {
+// environmentKey identifies a feed.
+type environmentKey struct {
 	tenant scope.TenantID
 	env    scope.Env
 }
@@ -105,9 +105,9 @@ func New(cfg Config) *Service {
 	if cfg.Observe == nil {
 		cfg.Observe = func(scope.TenantID, int64, time.Duration, bool) {}
 	}
-	s := &Service{cfg: cfg, feeds: map[feedKey]*feed{}}
+	s := &Service{cfg: cfg, environments: map[environmentKey]*environment{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.ledger = newLedger(s)
+	s.activity = newActivityLog(s)
 	s.stop = cfg.Stores.Watch(s.onChange)
 	return s
 }
@@ -116,7 +116,7 @@ func New(cfg Config) *Service {
 // that is pending.
 func (s *Service) Run(ctx context.Context) error {
 	var both sync.WaitGroup
-	both.Go(func() { s.ledger.run(ctx) })
+	both.Go(func() { s.activity.run(ctx) })
 	both.Go(func() { s.sweepLoop(ctx) })
 	both.Wait()
 	return nil
@@ -145,57 +145,57 @@ func (s *Service) background(f func()) {
 func (s *Service) onChange(tenantID scope.TenantID, name string) {
 	switch {
 	case tenantID == "" && (name == "" || name == tenant.Revision):
-		for _, f := range s.allFeeds() {
+		for _, f := range s.allEnvironments() {
 			f.noteChange()
 		}
 	case tenantID == "":
 	case name == bouncer.Topic:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
-			s.wakeFeed(feedKey{tenantID, env})
+			s.noteChange(environmentKey{tenantID, env})
 		}
 	default:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 			if name == resource.Revision(env) {
-				s.wakeFeed(feedKey{tenantID, env})
+				s.noteChange(environmentKey{tenantID, env})
 			}
 		}
 	}
 }
 
-func (s *Service) wakeFeed(p feedKey) {
+func (s *Service) noteChange(p environmentKey) {
 	s.mu.Lock()
-	f := s.feeds[p]
+	f := s.environments[p]
 	s.mu.Unlock()
 	if f != nil {
 		f.noteChange()
 	}
 }
 
-func (s *Service) allFeeds() []*feed {
+func (s *Service) allEnvironments() []*environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*feed, 0, len(s.feeds))
-	for _, f := range s.feeds {
+	out := make([]*environment, 0, len(s.environments))
+	for _, f := range s.environments {
 		out = append(out, f)
 	}
 	return out
 }
 
-func (s *Service) feed(p feedKey) *feed {
+func (s *Service) environment(p environmentKey) *environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.feeds[p]
+	f := s.environments[p]
 	if f == nil {
-		f = newFeed(s, p)
-		s.feeds[p] = f
+		f = newEnvironment(s, p)
+		s.environments[p] = f
 	}
 	return f
 }
 
-func (s *Service) drop(f *feed) {
+func (s *Service) drop(f *environment) {
 	s.mu.Lock()
-	if s.feeds[f.feedKey] == f {
-		delete(s.feeds, f.feedKey)
+	if s.environments[f.environmentKey] == f {
+		delete(s.environments, f.environmentKey)
 	}
 	s.mu.Unlock()
 }
@@ -218,9 +218,9 @@ func callingBouncer(sc scope.Scope) (int64, error) {
 // whether another bouncer exists.
 func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 
-// deskOf returns the desk of the calling bouncer, in a loaded feed. token is the hash
+// bouncerState returns the desk of the calling bouncer, in a loaded feed. token is the hash
 // of the token that it sent.
-func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*feed, *desk, error) {
+func (s *Service) bouncerState(ctx context.Context, sc scope.Scope, token string) (*environment, *bouncerState, error) {
 	id, err := callingBouncer(sc)
 	if err != nil {
 		return nil, nil, err
@@ -228,7 +228,7 @@ func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*fe
 	if s.ctx.Err() != nil {
 		return nil, nil, fault.Stopping()
 	}
-	f := s.feed(feedKey{sc.Tenant, sc.Env})
-	d, err := f.desk(ctx, id, token)
+	f := s.environment(environmentKey{sc.Tenant, sc.Env})
+	d, err := f.bouncerState(ctx, id, token)
 	return f, d, err
 }

@@ -23,10 +23,10 @@ import (
 // bouncers that it affects. Resources that no bouncer protects are skipped.
 type packs struct {
 	controls  map[*rego.Control][sha256.Size]byte
-	resources map[*rego.Resource]*delivered
+	resources map[*rego.Resource]*sentData
 	groups    map[string]*group       // by the ids of the resources
 	data      map[string]digestedData // by the path below data
-	work      work
+	work      packTotals
 }
 
 // digestedData is data that controls read, with its digest: a document may be large, and many
@@ -36,12 +36,12 @@ type digestedData struct {
 	sum [sha256.Size]byte
 }
 
-// work counts the objects that rounds had to build again.
-type work struct{ controls, resources, groups int }
+// packTotals counts the objects that rounds had to build again.
+type packTotals struct{ controls, resources, groups int }
 
-// delivered is a resource as bouncers get it, without the fields that do not concern
+// sentData is a resource as bouncers get it, without the fields that do not concern
 // them.
-type delivered struct {
+type sentData struct {
 	rego.Resource
 	sum [sha256.Size]byte
 }
@@ -54,12 +54,12 @@ type group struct {
 }
 
 func newPacks() packs {
-	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}, data: map[string]digestedData{}}
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*sentData{}, groups: map[string]*group{}, data: map[string]digestedData{}}
 }
 
 // targets determines what each bouncer should run.
-func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
-	round := f.packs.newRound(set)
+func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
+	round := e.packs.newRound(set)
 	out := make(map[int64]*target, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
@@ -68,17 +68,17 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, err
 		}
-		meta, err := metaOf(f.tenant, b, r)
+		meta, err := metaOf(e.tenant, b, r)
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
 		t := &target{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
-		if t.hash, err = f.hashOf(ctx, t); err != nil {
+		if t.hash, err = e.hashOf(ctx, t); err != nil {
 			return nil, err
 		}
 		out[b.ID] = t
 	}
-	f.packs = round.nextPacks()
+	e.packs = round.nextPacks()
 	return out, nil
 }
 
@@ -109,14 +109,14 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 }
 
 // hashOf returns the hash of everything in a bouncer's bundle except its revision.
-func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
+func (e *environment) hashOf(ctx context.Context, t *target) (string, error) {
 	h := sha256.New()
 	sum := t.packed.Sum()
 	h.Write(sum[:])
 	h.Write(t.meta.AppendJSON(nil))
 	h.Write([]byte("\nmasks by " + t.masks.id))
 	if t.signed {
-		key, err := f.svc.signingKey(ctx, f.tenant)
+		key, err := e.svc.signingKey(ctx, e.tenant)
 		if err != nil {
 			return "", err
 		}
@@ -147,15 +147,15 @@ func (r *round) knownResources(ids []int64) []int64 {
 
 // resource returns a resource of the set as bouncers get it. An object that did not
 // change is reused.
-func (r *round) resource(id int64) *delivered {
+func (r *round) resource(id int64) *sentData {
 	at := r.set.Resource(id)
 	if d := r.next.resources[at]; d != nil {
 		return d
 	}
 	d := r.old.resources[at]
 	if d == nil {
-		d = &delivered{Resource: *at}
-		d.Doc = without(at.Doc, "owner_email")
+		d = &sentData{Resource: *at}
+		d.Doc = withoutMember(at.Doc, "owner_email")
 		h := sha256.New()
 		writeResource(h, &d.Resource)
 		d.sum = [sha256.Size]byte(h.Sum(nil))
@@ -295,8 +295,8 @@ func writeResource(h hash.Hash, res *rego.Resource) {
 	_ = json.NewEncoder(h).Encode(res) // writing to a hash never fails
 }
 
-// without returns an object without one member.
-func without(doc value.Value, member string) value.Value {
+// withoutMember returns an object without one member.
+func withoutMember(doc value.Value, member string) value.Value {
 	if !doc.Get(member).Defined() {
 		return doc
 	}

@@ -38,7 +38,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 	if err != nil {
 		return Copy{}, err
 	}
-	f := s.feed(feedKey{tenantID, env})
+	f := s.environment(environmentKey{tenantID, env})
 	t, c, err := f.current(ctx, id)
 	if err != nil {
 		return Copy{}, err
@@ -59,24 +59,24 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 
 // current returns the current target of a bouncer, and the revisions of the store that it reflects.
 // It refreshes the feed if the store has changed.
-func (f *feed) current(ctx context.Context, id int64) (*target, Copy, error) {
-	f.used.Store(f.svc.cfg.Now().Unix())
-	round := f.rounds.Load()
-	moved, err := f.stale(ctx)
+func (e *environment) current(ctx context.Context, id int64) (*target, Copy, error) {
+	e.used.Store(e.svc.cfg.Now().Unix())
+	round := e.rounds.Load()
+	moved, err := e.stale(ctx)
 	if err == nil && moved {
-		err = f.refreshAfter(ctx, round)
+		err = e.refreshAfter(ctx, round)
 	}
 	if err != nil {
 		return nil, Copy{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	d := f.desks[id]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := e.states[id]
 	switch {
-	case !f.served:
-		return nil, Copy{}, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active").With("tenant_id", string(f.tenant))
-	case d == nil || f.set == nil:
+	case !e.served:
+		return nil, Copy{}, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active").With("tenant_id", string(e.tenant))
+	case d == nil || e.set == nil:
 		return nil, Copy{}, noBouncer()
 	}
-	return d.currentTarget(), Copy{Controls: f.set.Revision(), Bouncers: f.bouncers}, nil
+	return d.currentTarget(), Copy{Controls: e.set.Revision(), Bouncers: e.registryRevision}, nil
 }

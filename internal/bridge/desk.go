@@ -27,8 +27,8 @@ type target struct {
 	denies      bool           // paths without a control
 }
 
-// desk is the state of one bouncer in one replica. Polls wait at it.
-type desk struct {
+// bouncerState is the state of one bouncer in one replica. Polls wait at it.
+type bouncerState struct {
 	id int64
 
 	mu           sync.Mutex
@@ -61,62 +61,62 @@ const (
 	refusalLasts   = 10 * time.Minute
 )
 
-func newDesk(id int64) *desk { return &desk{id: id, changed: make(chan struct{})} }
+func newBouncerState(id int64) *bouncerState { return &bouncerState{id: id, changed: make(chan struct{})} }
 
-func (d *desk) hasToken(token string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known := d.token == token
-	d.awaited = d.awaited && !known
+func (bs *bouncerState) hasToken(token string) bool {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	known := bs.token == token
+	bs.awaited = bs.awaited && !known
 	return known
 }
 
-func (d *desk) waiting() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.waitingPolls
+func (bs *bouncerState) waiting() int {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.waitingPolls
 }
 
 // wake lets waiting polls check again. The caller holds mu.
-func (d *desk) wake() {
-	close(d.changed)
-	d.changed = make(chan struct{})
+func (bs *bouncerState) wake() {
+	close(bs.changed)
+	bs.changed = make(chan struct{})
 }
 
 // install applies the result of a refresh. It reports whether the token of a known
 // bouncer has changed.
-func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (rotated bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	rotated = d.token != "" && d.token != b.TokenDigest
-	d.awaited = d.awaited || rotated
-	d.token = b.TokenDigest
-	moved := d.target == nil || d.target.revision != t.revision
-	d.target = t
-	if stored.Active > d.active {
-		d.active = stored.Active
+func (bs *bouncerState) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (rotated bool) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	rotated = bs.token != "" && bs.token != b.TokenDigest
+	bs.awaited = bs.awaited || rotated
+	bs.token = b.TokenDigest
+	moved := bs.target == nil || bs.target.revision != t.revision
+	bs.target = t
+	if stored.Active > bs.active {
+		bs.active = stored.Active
 	}
 	if moved {
-		d.sentTo = ""
-		d.suspected, d.refused = time.Time{}, time.Time{}
-		if stored.Refused == t.revision && t.revision != 0 && slices.ContainsFunc(stored.Errors, hasPlace) {
-			d.refused = stored.PublishedAt
+		bs.sentTo = ""
+		bs.suspected, bs.refused = time.Time{}, time.Time{}
+		if stored.Refused == t.revision && t.revision != 0 && slices.ContainsFunc(stored.Errors, hasLocation) {
+			bs.refused = stored.PublishedAt
 		}
 	}
 	if moved || rotated {
-		d.wake()
+		bs.wake()
 	}
 	return rotated
 }
 
-// hasPlace reports whether a refusal locates the error in the bundle.
-func hasPlace(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
+// hasLocation reports whether a refusal locates the error in the bundle.
+func hasLocation(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
 
-func (d *desk) close() {
-	d.mu.Lock()
-	d.gone = true
-	d.wake()
-	d.mu.Unlock()
+func (bs *bouncerState) close() {
+	bs.mu.Lock()
+	bs.gone = true
+	bs.wake()
+	bs.mu.Unlock()
 }
 
 // pollRequest is the part of a poll that decides its answer.
@@ -133,134 +133,134 @@ const (
 	waitForChange pollAction = iota // nothing has changed yet
 	sendBundle                      // send the target
 	refusePoll                      // the token was revoked or the bouncer deleted
-	raiseFirst                      // the bouncer has a revision that was never issued: raise the revision above it
+	raiseRevision                      // the bouncer has a revision that was never issued: raise the revision above it
 )
 
 // answer decides how to answer a poll, and records what the poll reveals: its first
 // ETag is the revision that the bouncer runs, and a target among the others is one that
 // it refused.
-func (d *desk) answer(q *pollRequest, now time.Time) (v pollAction, note entry, changed <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	changed = d.changed
-	if d.gone || d.token != q.token {
+func (bs *bouncerState) answer(q *pollRequest, now time.Time) (v pollAction, note activity, changed <-chan struct{}) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	changed = bs.changed
+	if bs.gone || bs.token != q.token {
 		return refusePoll, note, changed
 	}
-	cur := d.target.revision
+	cur := bs.target.revision
 	switch {
 	case len(q.tags) > 0 && q.tags[0] > cur && q.tags[0] < 1<<50:
-		return raiseFirst, note, changed
+		return raiseRevision, note, changed
 	case len(q.tags) > 0 && q.tags[0] == cur:
-		d.setActive(cur, &note)
+		bs.setActive(cur, &note)
 		return waitForChange, note, changed
 	}
 	for _, tag := range q.tags {
-		if tag == cur && d.refused.IsZero() {
-			d.refuse(now, &note)
+		if tag == cur && bs.refused.IsZero() {
+			bs.refuse(now, &note)
 		}
 	}
 	switch {
-	case !d.refused.IsZero():
-		if len(q.tags) > 0 || now.Sub(d.refused) < refusalLasts {
+	case !bs.refused.IsZero():
+		if len(q.tags) > 0 || now.Sub(bs.refused) < refusalLasts {
 			return waitForChange, note, changed
 		}
-	case !d.suspected.IsZero():
-		if now.Sub(d.suspected) < suspicionLasts {
+	case !bs.suspected.IsZero():
+		if now.Sub(bs.suspected) < suspicionLasts {
 			return waitForChange, note, changed
 		}
-	case d.sentTo != "" && d.sentTo == q.remote:
+	case bs.sentTo != "" && bs.sentTo == q.remote:
 		// A client uses a connection again only after it has read the last answer to
 		// its end: the bundle arrived, but it is not the one that runs.
-		d.suspected = now
+		bs.suspected = now
 		return waitForChange, note, changed
 	}
 	return sendBundle, note, changed
 }
 
 // setActive records that the bouncer runs its target. The caller holds mu.
-func (d *desk) setActive(revision int64, note *entry) {
-	again := !d.refused.IsZero() || !d.suspected.IsZero() // a refusal or suspicion must be cleared in the store too
-	d.sentTo, d.suspected, d.refused, d.report.bundle = "", time.Time{}, time.Time{}, ""
-	if d.active != revision || again {
-		d.active, note.activated = revision, revision
+func (bs *bouncerState) setActive(revision int64, note *activity) {
+	again := !bs.refused.IsZero() || !bs.suspected.IsZero() // a refusal or suspicion must be cleared in the store too
+	bs.sentTo, bs.suspected, bs.refused, bs.report.bundle = "", time.Time{}, time.Time{}, ""
+	if bs.active != revision || again {
+		bs.active, note.activated = revision, revision
 	}
 }
 
 // refuse records that the bouncer does not accept its target, and so does not run it
 // even if it did before. The caller holds mu.
-func (d *desk) refuse(now time.Time, note *entry) {
-	if d.refused.IsZero() {
-		d.refused = now
+func (bs *bouncerState) refuse(now time.Time, note *activity) {
+	if bs.refused.IsZero() {
+		bs.refused = now
 	}
-	if note.refused = d.target.revision; d.active == note.refused {
-		d.active = 0
+	if note.refused = bs.target.revision; bs.active == note.refused {
+		bs.active = 0
 	}
 }
 
 // noteDelivery records that a chunk of the bouncer's decision log arrived.
-func (d *desk) noteDelivery() {
-	d.mu.Lock()
-	d.report.logs = ""
-	d.mu.Unlock()
+func (bs *bouncerState) noteDelivery() {
+	bs.mu.Lock()
+	bs.report.logs = ""
+	bs.mu.Unlock()
 }
 
 // delivered records that all of the target was sent over a connection.
-func (d *desk) delivered(revision int64, remote string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.target != nil && d.target.revision == revision {
-		d.sentTo = remote
-		d.suspected = time.Time{}
+func (bs *bouncerState) delivered(revision int64, remote string) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.target != nil && bs.target.revision == revision {
+		bs.sentTo = remote
+		bs.suspected = time.Time{}
 	}
 }
 
-func (d *desk) startWaiting() {
-	d.mu.Lock()
-	d.waitingPolls++
-	d.mu.Unlock()
+func (bs *bouncerState) startWaiting() {
+	bs.mu.Lock()
+	bs.waitingPolls++
+	bs.mu.Unlock()
 }
 
-func (d *desk) stopWaiting() {
-	d.mu.Lock()
-	d.waitingPolls--
-	d.mu.Unlock()
+func (bs *bouncerState) stopWaiting() {
+	bs.mu.Lock()
+	bs.waitingPolls--
+	bs.mu.Unlock()
 }
 
-func (d *desk) currentTarget() *target {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.target
+func (bs *bouncerState) currentTarget() *target {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.target
 }
 
 // tokenRotated is the detail of a bouncer that has not used its new token yet.
 const tokenRotated = "its token was rotated, and it has not connected with the new one"
 
 // status returns the state of a bouncer that is in touch.
-func (d *desk) status() (status, detail string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (bs *bouncerState) status() (status, detail string) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
 	switch {
-	case d.awaited: // requests with the old token were still in progress
+	case bs.awaited: // requests with the old token were still in progress
 		return bouncer.Degraded, tokenRotated
-	case !d.refused.IsZero():
-		return bouncer.Degraded, "it refused revision " + strconv.FormatInt(d.target.revision, 10)
-	case d.report.bundle != "":
-		return bouncer.Degraded, d.report.bundle
-	case d.report.trouble != "":
-		return bouncer.Degraded, d.report.trouble
-	case d.report.logs != "":
-		return bouncer.Degraded, d.report.logs
-	case d.report.other != "":
-		return bouncer.Degraded, d.report.other
+	case !bs.refused.IsZero():
+		return bouncer.Degraded, "it refused revision " + strconv.FormatInt(bs.target.revision, 10)
+	case bs.report.bundle != "":
+		return bouncer.Degraded, bs.report.bundle
+	case bs.report.trouble != "":
+		return bouncer.Degraded, bs.report.trouble
+	case bs.report.logs != "":
+		return bouncer.Degraded, bs.report.logs
+	case bs.report.other != "":
+		return bouncer.Degraded, bs.report.other
 	}
 	return bouncer.Connected, ""
 }
 
 // problem returns the reason for an alert; empty: none.
-func (d *desk) problem() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.report.trouble
+func (bs *bouncerState) problem() string {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.report.trouble
 }
 
 // tagOf returns the ETag of a revision.

@@ -120,7 +120,7 @@ func newFixture(t testing.TB, c *db.Cluster) *fixture {
 		}
 		return store.Revision(ctx, resource.Revision(env))
 	}}
-	stopWatch := c.Watch(snapshots.Changed)
+	stopWatch := c.Watch(snapshots.OnChange)
 	log, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
 	if err != nil {
 		t.Fatal(err)

@@ -35,14 +35,14 @@ func (h *fixture) populate(n int) {
 
 // rounds returns the work of the feed so far, the number of cached resources, and the packed
 // contents with their number of bouncers.
-func (h *fixture) rounds() (w work, resources int, contents map[*bundle.Packed]int) {
-	f := h.feed(feedKey{scope.DefaultTenant, scope.Production})
+func (h *fixture) rounds() (w packTotals, resources int, contents map[*bundle.Packed]int) {
+	f := h.environment(environmentKey{scope.DefaultTenant, scope.Production})
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	contents = map[*bundle.Packed]int{}
-	for _, d := range f.desks {
+	for _, d := range f.states {
 		contents[d.currentTarget().packed]++
 	}
 	return f.packs.work, len(f.packs.resources), contents
@@ -88,7 +88,7 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 			t.Fatal(err)
 		}
 		after, held, now := h.rounds()
-		if made := (work{after.controls - before.controls, after.resources - before.resources, after.groups - before.groups}); made != (work{0, 1, 1}) {
+		if made := (packTotals{after.controls - before.controls, after.resources - before.resources, after.groups - before.groups}); made != (packTotals{0, 1, 1}) {
 			t.Errorf("the change made %+v anew, want one resource and one content", made)
 		}
 		same := 0

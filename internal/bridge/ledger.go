@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// entry is what must be stored about one bouncer.
-type entry struct {
+// activity is what must be stored about one bouncer.
+type activity struct {
 	seen      time.Time     // zero: unchanged
 	interval  time.Duration // the interval of its polls; 0: unchanged
 	sent      *target
 	activated int64
 	refused   int64
-	why       []bouncer.Refusal
+	refusals       []bouncer.Refusal
 	figures   bouncer.Figures
 	// status and detail are set when they do not follow from the desk.
 	status, detail string
@@ -27,12 +27,12 @@ type entry struct {
 	reported bool
 }
 
-func (e *entry) empty() bool {
+func (e *activity) isEmpty() bool {
 	return e.seen.IsZero() && e.sent == nil && e.activated == 0 && e.refused == 0 && e.status == ""
 }
 
 // merge adds a later entry of the same bouncer.
-func (e *entry) merge(o entry) {
+func (e *activity) merge(o activity) {
 	e.reported = e.reported || o.reported
 	if o.interval > 0 && !o.seen.Before(e.seen) {
 		e.interval = o.interval
@@ -48,63 +48,63 @@ func (e *entry) merge(o entry) {
 	// one counts.
 	if o.activated != 0 {
 		if e.activated = o.activated; e.refused == o.activated {
-			e.refused, e.why = 0, nil
+			e.refused, e.refusals = 0, nil
 		}
 	}
 	if o.refused != 0 {
 		if e.activated == o.refused {
 			e.activated = 0
 		}
-		e.refused, e.why = o.refused, o.why
+		e.refused, e.refusals = o.refused, o.refusals
 	}
 	if o.status != "" {
 		e.status, e.detail = o.status, o.detail
 	}
 	f, n := &e.figures, o.figures
-	set(&f.Version, n.Version)
-	set(&f.RequestsPerSecond, n.RequestsPerSecond)
-	set(&f.CacheHitRate, n.CacheHitRate)
-	set(&f.TargetAppReachable, n.TargetAppReachable)
-	set(&f.PolicyCacheSize, n.PolicyCacheSize)
-	set(&f.DecisionCacheSize, n.DecisionCacheSize)
+	setIfGiven(&f.Version, n.Version)
+	setIfGiven(&f.RequestsPerSecond, n.RequestsPerSecond)
+	setIfGiven(&f.CacheHitRate, n.CacheHitRate)
+	setIfGiven(&f.TargetAppReachable, n.TargetAppReachable)
+	setIfGiven(&f.PolicyCacheSize, n.PolicyCacheSize)
+	setIfGiven(&f.DecisionCacheSize, n.DecisionCacheSize)
 }
 
-func set[T any](to **T, from *T) {
+func setIfGiven[T any](to **T, from *T) {
 	if from != nil {
 		*to = from
 	}
 }
 
-// ledger stores the activity of bouncers in their tenants' stores, outside their
+// activityLog stores the activity of bouncers in their tenants' stores, outside their
 // requests and with many entries in one transaction. After a crash, the next poll or
 // status repeats what was lost.
-type ledger struct {
+type activityLog struct {
 	svc  *Service
 	wake chan struct{}
 
 	mu      sync.Mutex
-	pending map[scope.TenantID]map[*desk]entry
+	pending map[scope.TenantID]map[*bouncerState]activity
 }
 
 // perTransaction is the number of bouncers in one transaction.
 const perTransaction = 25
 
-const ledgerRetry = time.Second
+const activityRetry = time.Second
 
-func newLedger(s *Service) *ledger {
-	return &ledger{svc: s, wake: make(chan struct{}, 1), pending: map[scope.TenantID]map[*desk]entry{}}
+func newActivityLog(s *Service) *activityLog {
+	return &activityLog{svc: s, wake: make(chan struct{}, 1), pending: map[scope.TenantID]map[*bouncerState]activity{}}
 }
 
-func (l *ledger) add(t scope.TenantID, d *desk, e entry) {
+func (l *activityLog) add(t scope.TenantID, d *bouncerState, e activity) {
 	l.mu.Lock()
-	of := l.pending[t]
-	if of == nil {
-		of = map[*desk]entry{}
-		l.pending[t] = of
+	byBouncer := l.pending[t]
+	if byBouncer == nil {
+		byBouncer = map[*bouncerState]activity{}
+		l.pending[t] = byBouncer
 	}
-	old := of[d]
+	old := byBouncer[d]
 	old.merge(e)
-	of[d] = old
+	byBouncer[d] = old
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -113,14 +113,14 @@ func (l *ledger) add(t scope.TenantID, d *desk, e entry) {
 }
 
 // run writes until ctx ends, and then once more.
-func (l *ledger) run(ctx context.Context) {
+func (l *activityLog) run(ctx context.Context) {
 	for {
 		select {
 		case <-l.wake:
 			if l.flush(ctx) {
 				continue
 			}
-			timer := time.NewTimer(ledgerRetry)
+			timer := time.NewTimer(activityRetry)
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
@@ -141,55 +141,55 @@ func (l *ledger) run(ctx context.Context) {
 
 // flush writes all pending entries. It returns false when a store did not accept its
 // part, which then is pending again.
-func (l *ledger) flush(ctx context.Context) bool {
+func (l *activityLog) flush(ctx context.Context) bool {
 	l.mu.Lock()
 	work := l.pending
-	l.pending = map[scope.TenantID]map[*desk]entry{}
+	l.pending = map[scope.TenantID]map[*bouncerState]activity{}
 	l.mu.Unlock()
-	fine := true
-	for t, of := range work {
-		for len(of) > 0 {
-			some := make(map[*desk]entry, perTransaction)
-			for d, e := range of {
-				if some[d] = e; len(some) == perTransaction {
+	ok := true
+	for t, byBouncer := range work {
+		for len(byBouncer) > 0 {
+			batch := make(map[*bouncerState]activity, perTransaction)
+			for d, e := range byBouncer {
+				if batch[d] = e; len(batch) == perTransaction {
 					break
 				}
 			}
-			for d := range some {
-				delete(of, d)
+			for d := range batch {
+				delete(byBouncer, d)
 			}
-			err := l.write(ctx, t, some)
+			err := l.write(ctx, t, batch)
 			if err == nil || fault.Is(err, fault.NotFound) {
 				continue
 			}
 			if !errors.Is(err, context.Canceled) {
 				l.svc.cfg.Log.Warn("the reports of bouncers could not be stored; trying again", "tenant", t, "error", err)
 			}
-			fine = false
-			l.putBack(t, some)
+			ok = false
+			l.requeue(t, batch)
 		}
 	}
-	return fine
+	return ok
 }
 
-func (l *ledger) putBack(t scope.TenantID, some map[*desk]entry) {
+func (l *activityLog) requeue(t scope.TenantID, batch map[*bouncerState]activity) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.pending[t]
-	if of == nil {
-		of = map[*desk]entry{}
-		l.pending[t] = of
+	byBouncer := l.pending[t]
+	if byBouncer == nil {
+		byBouncer = map[*bouncerState]activity{}
+		l.pending[t] = byBouncer
 	}
-	for d, e := range some {
-		e.merge(of[d])
-		of[d] = e
+	for d, e := range batch {
+		e.merge(byBouncer[d])
+		byBouncer[d] = e
 	}
 }
 
-func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]entry) error {
+func (l *activityLog) write(ctx context.Context, t scope.TenantID, batch map[*bouncerState]activity) error {
 	return l.svc.cfg.Stores.Write(ctx, t, func(tx *db.Tx) error {
-		for d, e := range some {
-			if err := l.writeEntry(ctx, tx, systemScope(t), d, e); err != nil {
+		for d, e := range batch {
+			if err := l.writeActivity(ctx, tx, systemScope(t), d, e); err != nil {
 				return err
 			}
 		}
@@ -197,8 +197,8 @@ func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]ent
 	})
 }
 
-// writeEntry stores the activity of one bouncer, in the order in which it happened.
-func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
+// writeActivity stores the activity of one bouncer, in the order in which it happened.
+func (l *activityLog) writeActivity(ctx context.Context, tx *db.Tx, sc scope.Scope, d *bouncerState, e activity) error {
 	registry := l.svc.cfg.Bouncers
 	b, err := bouncer.ByID(ctx, tx, d.id)
 	if fault.Is(err, fault.NotFound) {
@@ -223,7 +223,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 		}
 	}
 	if e.refused != 0 {
-		if _, err := bouncer.RecordRefusal(ctx, tx, sc, b, e.refused, e.why); err != nil {
+		if _, err := bouncer.RecordRefusal(ctx, tx, sc, b, e.refused, e.refusals); err != nil {
 			return err
 		}
 	}

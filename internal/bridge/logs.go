@@ -116,22 +116,22 @@ type logInput struct {
 // by their ids. Faults: BadRequest when the body is incomplete, TooLarge beyond
 // MaxLogBytes, Unavailable when the audit accepts nothing.
 func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body io.Reader) (Intake, error) {
-	f, d, err := s.deskOf(ctx, sc, token)
+	f, d, err := s.bouncerState(ctx, sc, token)
 	if err != nil {
 		return Intake{}, err
 	}
-	in := intake{svc: s, feed: f, bouncer: d.id, body: bodyReader{in: body}}
+	in := intake{svc: s, environment: f, bouncer: d.id, body: bodyReader{in: body}}
 	if err = in.read(ctx); err == nil {
 		d.noteDelivery()
 	}
-	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.activity.add(f.tenant, d, activity{seen: s.cfg.Now()})
 	return in.out, err
 }
 
 // intake reads one chunk.
 type intake struct {
 	svc     *Service
-	feed    *feed
+	environment    *environment
 	bouncer int64
 	body    bodyReader
 	levels  map[int64]rego.Resource
@@ -209,8 +209,8 @@ func decompress(body io.Reader) (io.Reader, error) {
 	return &bounded{in: z, left: MaxLogBytes}, nil
 }
 
-// errTooMuch reports a chunk that unpacks to more than MaxLogBytes.
-var errTooMuch = errors.New("too much")
+// errTooLarge reports a chunk that unpacks to more than MaxLogBytes.
+var errTooLarge = errors.New("too much")
 
 type bounded struct {
 	in   io.Reader
@@ -220,7 +220,7 @@ type bounded struct {
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, errTooMuch
+		return 0, errTooLarge
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -239,7 +239,7 @@ func (in *intake) invalidChunk(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known // an error of the reader of the body
-	case errors.Is(err, errTooMuch):
+	case errors.Is(err, errTooLarge):
 		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk may unpack to at most %d bytes", MaxLogBytes)
 	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
 		in.setAside([]byte("(a chunk that is not a decision log)"), err)
@@ -250,14 +250,14 @@ func (in *intake) invalidChunk(err error) error {
 
 func (in *intake) setAside(line []byte, why error) {
 	in.out.SetAside++
-	in.svc.cfg.Audit.SetAside(in.feed.tenant, in.bouncer, line, why)
+	in.svc.cfg.Audit.SetAside(in.environment.tenant, in.bouncer, line, why)
 }
 
 func (in *intake) flush(ctx context.Context) error {
 	if len(in.batch) == 0 {
 		return nil
 	}
-	refused, err := in.svc.cfg.Audit.Ingest(ctx, in.feed.tenant, in.batch)
+	refused, err := in.svc.cfg.Audit.Ingest(ctx, in.environment.tenant, in.batch)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (in *intake) flush(ctx context.Context) error {
 	for i := range in.batch {
 		d := &in.batch[i]
 		for _, id := range in.ran[i] {
-			in.svc.cfg.Observe(in.feed.tenant, id, time.Duration(d.EvaluationTimeMS*float64(time.Millisecond))/time.Duration(len(in.ran[i])), d.CacheHit)
+			in.svc.cfg.Observe(in.environment.tenant, id, time.Duration(d.EvaluationTimeMS*float64(time.Millisecond))/time.Duration(len(in.ran[i])), d.CacheHit)
 		}
 	}
 	in.batch, in.ran = in.batch[:0], in.ran[:0]
@@ -301,8 +301,8 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 		return audit.Decision{}, nil, errors.New("the event has no decision_id")
 	}
 	d := audit.Decision{
-		DecisionID: e.DecisionID, Timestamp: e.Timestamp, Decision: audit.Deny, Environment: in.feed.env, BouncerID: in.bouncer,
-		RequestID: e.Custom.RequestID, CacheHit: e.Custom.CacheHit, Mode: e.Custom.Mode, IPAddress: host(e.RequestedBy),
+		DecisionID: e.DecisionID, Timestamp: e.Timestamp, Decision: audit.Deny, Environment: in.environment.env, BouncerID: in.bouncer,
+		RequestID: e.Custom.RequestID, CacheHit: e.Custom.CacheHit, Mode: e.Custom.Mode, IPAddress: hostOnly(e.RequestedBy),
 		EvaluationTimeMS: nanoseconds(e.Metrics["timer_rego_query_eval_ns"]), Error: errorText(e.Error),
 		Input: bytes.Clone(e.Input), Trace: bytes.Clone(e.Trace), Explanation: bytes.Clone(e.Custom.Explanation),
 	}
@@ -379,7 +379,7 @@ func (in *intake) subject(d *audit.Decision, input []byte) {
 func (in *intake) level(d *audit.Decision, said string) {
 	if in.levels == nil {
 		in.levels = map[int64]rego.Resource{}
-		if set := in.feed.currentSet(); set != nil {
+		if set := in.environment.currentSet(); set != nil {
 			for _, r := range set.Resources() {
 				in.levels[r.ID] = r
 			}
@@ -400,7 +400,7 @@ func (in *intake) level(d *audit.Decision, said string) {
 func (in *intake) examine(d *audit.Decision, e *logEvent) {
 	d.Agent = e.Custom.Agent
 	if v, err := value.Decode(e.Input, value.Limits{Depth: inputDepth}); err == nil {
-		d.Hidden = redact.In(v)
+		d.Hidden = redact.FindSecrets(v)
 		if d.Agent == nil {
 			d.Agent = actor.Find(v.Get("user"), v.Get("mcp"), v.Get("llm"))
 		}
@@ -433,8 +433,8 @@ func firstOf(list ...string) string {
 	return ""
 }
 
-// host removes the port from an address.
-func host(addr string) string {
+// hostOnly removes the port from an address.
+func hostOnly(addr string) string {
 	if i := strings.LastIndexByte(addr, ':'); i > 0 && strings.IndexByte(addr, ':') == i || strings.HasPrefix(addr, "[") && i > 0 {
 		return strings.Trim(addr[:i], "[]")
 	}

@@ -24,8 +24,8 @@ const MaxWait = 5 * time.Minute
 // The polls of an OPA that does not wait: the longest interval, which is also its default, and the
 // shortest that counts, because it polls again at once after a failure.
 const (
-	pollsAtMost  = 2 * time.Minute
-	pollsAtLeast = 5 * time.Second
+	maxPollInterval  = 2 * time.Minute
+	minPollInterval = 5 * time.Second
 )
 
 // Poll is a request for a bundle.
@@ -87,7 +87,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 	if len(p.Nonce) > maxNonce {
 		return nil, fault.Invalidf("/nonce", "a nonce may have at most %d bytes", maxNonce)
 	}
-	f, d, err := s.deskOf(ctx, sc, p.Token)
+	f, d, err := s.bouncerState(ctx, sc, p.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 
 // signFreshness proves that an answer is current: a bundle by its tag, "not modified" by the
 // current revision.
-func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
+func (s *Service) signFreshness(ctx context.Context, f *environment, d *bouncerState, p Poll, tag string) (string, error) {
 	t := d.currentTarget()
 	if !t.signed {
 		return "", nil
@@ -117,9 +117,9 @@ func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, t
 }
 
 // await answers a poll when there is something new, or when its time is over.
-func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer, error) {
+func (s *Service) await(ctx context.Context, f *environment, d *bouncerState, p Poll) (*Answer, error) {
 	q := pollRequest{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
-	note := entry{seen: s.cfg.Now()}
+	note := activity{seen: s.cfg.Now()}
 	if p.Wait > 0 {
 		p.Wait = min(p.Wait, MaxWait)
 		note.interval = max(p.Wait, time.Second)
@@ -130,14 +130,14 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 	for {
 		v, more, changed := d.answer(&q, s.cfg.Now())
 		note.merge(more)
-		if !note.empty() {
-			s.ledger.add(f.tenant, d, note)
-			note = entry{}
+		if !note.isEmpty() {
+			s.activity.add(f.tenant, d, note)
+			note = activity{}
 		}
 		switch v {
 		case refusePoll:
 			return nil, revoked()
-		case raiseFirst:
+		case raiseRevision:
 			if err := s.raiseRevision(ctx, f, d, q.tags[0]); err != nil {
 				return nil, err
 			}
@@ -169,17 +169,17 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 
 // pollGap returns the time between the polls of a client that does not wait: the longest of the
 // last gaps, or 0 if it is unknown.
-func (d *desk) pollGap(now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	last := d.polled
-	d.polled = now
+func (bs *bouncerState) pollGap(now time.Time) time.Duration {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	last := bs.polled
+	bs.polled = now
 	if last.IsZero() {
 		return 0
 	}
-	d.gaps[d.gap%len(d.gaps)] = now.Sub(last)
-	d.gap++
-	return min(max(slices.Max(d.gaps[:]), pollsAtLeast), pollsAtMost)
+	bs.gaps[bs.gap%len(bs.gaps)] = now.Sub(last)
+	bs.gap++
+	return min(max(slices.Max(bs.gaps[:]), minPollInterval), maxPollInterval)
 }
 
 func firstErr(errs ...error) error {
@@ -192,7 +192,7 @@ func firstErr(errs ...error) error {
 }
 
 // bundle writes the bouncer's own part before the shared one.
-func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answer, error) {
+func (s *Service) bundle(ctx context.Context, f *environment, d *bouncerState, p *Poll) (*Answer, error) {
 	t := d.currentTarget()
 	var key *bundle.SigningKey
 	if t.signed {
@@ -211,18 +211,18 @@ func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answe
 	}
 	return &Answer{ETag: tagOf(t.revision), Parts: parts, deliver: func() {
 		d.delivered(t.revision, p.Remote)
-		s.ledger.add(f.tenant, d, entry{sent: t})
+		s.activity.add(f.tenant, d, activity{sent: t})
 	}}, nil
 }
 
 // raiseRevision gives a bouncer's bundle a higher revision than the one that the bouncer has. The
 // store was restored from a backup, and the bouncer accepts no older revision.
-func (s *Service) raiseRevision(ctx context.Context, f *feed, d *desk, seen int64) error {
+func (s *Service) raiseRevision(ctx context.Context, f *environment, d *bouncerState, seen int64) error {
 	store, err := s.cfg.Stores.Tenant(ctx, f.tenant)
 	if err != nil {
 		return err
 	}
-	if err := store.Write(ctx, func(tx *db.Tx) error { return bouncer.Overtake(ctx, tx, d.id, seen) }); err != nil {
+	if err := store.Write(ctx, func(tx *db.Tx) error { return bouncer.RaiseRevision(ctx, tx, d.id, seen) }); err != nil {
 		return err
 	}
 	s.cfg.Log.Warn("a bouncer has a revision that this store never issued", "tenant", f.tenant, "bouncer", d.id, "revision", seen)
@@ -236,11 +236,11 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 	if id, err := callingBouncer(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
 	}
-	f, d, err := s.deskOf(ctx, sc, p.Token)
+	f, d, err := s.bouncerState(ctx, sc, p.Token)
 	if err != nil {
 		return nil, err
 	}
-	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.activity.add(f.tenant, d, activity{seen: s.cfg.Now()})
 	t := d.currentTarget()
 	var key *bundle.SigningKey
 	if t.signed {

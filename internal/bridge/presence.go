@@ -88,7 +88,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 	now := s.cfg.Now()
 	tenants := map[scope.TenantID]bool{}
 	var failed error
-	for _, f := range s.allFeeds() {
+	for _, f := range s.allEnvironments() {
 		if f.idle(now) {
 			s.drop(f)
 			continue

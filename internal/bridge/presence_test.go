@@ -109,7 +109,7 @@ func TestDisconnectedAfterMissedPolls(t *testing.T) {
 // TestPollGap: the interval of a client without long polls is derived from its polls. An immediate
 // retry does not shorten it.
 func TestPollGap(t *testing.T) {
-	d := newDesk(1)
+	d := newBouncerState(1)
 	at := time.Unix(1e9, 0)
 	for i, c := range []struct{ gap, want time.Duration }{
 		{0, 0},
@@ -117,8 +117,8 @@ func TestPollGap(t *testing.T) {
 		{25 * time.Second, 25 * time.Second},
 		{time.Millisecond, 25 * time.Second},
 		{time.Millisecond, 25 * time.Second},
-		{time.Millisecond, pollsAtLeast},
-		{time.Hour, pollsAtMost},
+		{time.Millisecond, minPollInterval},
+		{time.Hour, maxPollInterval},
 	} {
 		at = at.Add(c.gap)
 		if got := d.pollGap(at); got != c.want {

@@ -35,7 +35,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 				t.Errorf("bouncer %d is told %v at first", i, got)
 			}
 		}
-		feeds := []*feed{h.feed(feedKey{scope.DefaultTenant, scope.Production}), h.feed(feedKey{scope.DefaultTenant, scope.Sandbox})}
+		feeds := []*environment{h.environment(environmentKey{scope.DefaultTenant, scope.Production}), h.environment(environmentKey{scope.DefaultTenant, scope.Sandbox})}
 		registry := func() int64 {
 			t.Helper()
 			store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -101,7 +101,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 }
 
 // made returns the work of production's feed so far.
-func (h *fixture) made() work {
+func (h *fixture) made() packTotals {
 	w, _, _ := h.rounds()
 	return w
 }

@@ -20,7 +20,7 @@ type Sightings struct {
 // Discover processes a report of hosts. The token determines the bouncer and its environment.
 // Faults: BadRequest for a body that is not a report, Invalid for too many hosts.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, body []byte) (resource.Discovery, error) {
-	f, d, err := s.deskOf(ctx, sc, token)
+	f, d, err := s.bouncerState(ctx, sc, token)
 	if err != nil {
 		return resource.Discovery{}, err
 	}
@@ -31,7 +31,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 	if len(report.Hosts) > MaxSightings {
 		return resource.Discovery{}, fault.Invalidf("/hosts", "a report may name at most %d hosts", MaxSightings)
 	}
-	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.activity.add(f.tenant, d, activity{seen: s.cfg.Now()})
 	if off, _ := d.currentTarget().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
 		out := resource.Discovery{Created: []resource.Discovered{}, Known: []string{}, Refused: []resource.Undiscovered{}}
 		for _, h := range report.Hosts {

@@ -26,7 +26,7 @@ func (g *client) report(hosts ...resource.Sighting) resource.Discovery {
 		g.h.t.Fatal(err)
 	}
 	var out resource.Discovery
-	err = dbtest.Patiently(func() (err error) { // retry like a bouncer
+	err = dbtest.RetryUnavailable(func() (err error) { // retry like a bouncer
 		out, err = g.h.Discover(context.Background(), g.sc, g.token, body)
 		return err
 	})

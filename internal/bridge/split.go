@@ -17,8 +17,8 @@ var errNoArray = errors.New("not a JSON array")
 type splitter struct {
 	in  *bufio.Reader
 	buf []byte
-	// began is true after the opening bracket, over after the closing one.
-	began, over bool
+	// started is true after the opening bracket, over after the closing one.
+	started, ended bool
 }
 
 func newSplitter(r io.Reader) *splitter {
@@ -29,7 +29,7 @@ func newSplitter(r io.Reader) *splitter {
 // is larger than maxEvent and was skipped. The error is io.EOF at the end of the array, and
 // otherwise that of the stream.
 func (s *splitter) next() (element []byte, whole bool, err error) {
-	if !s.began {
+	if !s.started {
 		c, err := s.skip()
 		if err != nil {
 			return nil, false, ended(err)
@@ -37,9 +37,9 @@ func (s *splitter) next() (element []byte, whole bool, err error) {
 		if c != '[' {
 			return nil, false, errNoArray
 		}
-		s.began = true
+		s.started = true
 	}
-	if s.over {
+	if s.ended {
 		return nil, false, io.EOF
 	}
 	c, err := s.skip()
@@ -50,7 +50,7 @@ func (s *splitter) next() (element []byte, whole bool, err error) {
 		return nil, false, ended(err)
 	}
 	if c == ']' {
-		s.over = true
+		s.ended = true
 		return nil, false, io.EOF
 	}
 	return s.element(c)

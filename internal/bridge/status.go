@@ -73,7 +73,7 @@ const bundleName = "authz"
 // Status processes a bouncer's status report. It returns BadRequest for a body that is not a
 // status.
 func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body []byte) error {
-	f, d, err := s.deskOf(ctx, sc, token)
+	f, d, err := s.bouncerState(ctx, sc, token)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 	if err := json.Unmarshal(body, &st); err != nil {
 		return fault.New(fault.BadRequest, "invalid_status", "this is not a status report")
 	}
-	e := entry{seen: s.cfg.Now()}
+	e := activity{seen: s.cfg.Now()}
 	if v := st.Labels["version"]; v != "" {
 		e.figures.Version = &v
 	}
@@ -99,14 +99,14 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 		}
 	}
 	d.applyStatus(&st, &e, s.cfg.Now())
-	s.ledger.add(f.tenant, d, e)
+	s.activity.add(f.tenant, d, e)
 	return nil
 }
 
 // applyStatus stores a status, and adds what changed to e.
-func (d *desk) applyStatus(st *statusBody, e *entry, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (bs *bouncerState) applyStatus(st *statusBody, e *activity, now time.Time) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
 	b, has := st.Bundles[bundleName]
 	if !has && len(st.Bundles) == 1 {
 		for _, b = range st.Bundles {
@@ -114,17 +114,17 @@ func (d *desk) applyStatus(st *statusBody, e *entry, now time.Time) {
 		}
 	}
 	cur := int64(0)
-	if d.target != nil {
-		cur = d.target.revision
+	if bs.target != nil {
+		cur = bs.target.revision
 	}
 	active, _ := strconv.ParseInt(b.ActiveRevision, 10, 64)
 	failed := b.Code != "" || len(b.Errors) > 0
 	switch {
 	case !has || cur == 0:
 	case active == cur:
-		d.setActive(cur, e)
-	case active > 0 && active < cur && active != d.active:
-		d.active, e.activated = active, active
+		bs.setActive(cur, e)
+	case active > 0 && active < cur && active != bs.active:
+		bs.active, e.activated = active, active
 	}
 	// A bundle that could not be fetched was not refused. One with invalid content was. If there is
 	// only a message, the connection may have failed, so the bundle is sent again after a while.
@@ -132,29 +132,29 @@ func (d *desk) applyStatus(st *statusBody, e *entry, now time.Time) {
 		why := refusals(b)
 		switch {
 		case len(b.Errors) > 0 || refusedTag(st) == cur:
-			d.refuse(now, e)
-			e.why = why
-		case d.sentTo != "":
-			d.suspected = now
-			e.refused, e.why = cur, why
-			if d.active == cur { // in any case, the bouncer does not run it now
-				d.active = 0
+			bs.refuse(now, e)
+			e.refusals = why
+		case bs.sentTo != "":
+			bs.suspected = now
+			e.refused, e.refusals = cur, why
+			if bs.active == cur { // in any case, the bouncer does not run it now
+				bs.active = 0
 			}
 		}
 	}
-	d.report = report{other: problemOf(st, d.report.dropped), dropped: droppedOf(st)}
-	d.report.trouble = alertReason(st)
+	bs.report = report{other: problemOf(st, bs.report.dropped), dropped: droppedOf(st)}
+	bs.report.trouble = alertReason(st)
 	if st.DecisionLogs.Code != "" {
-		d.report.logs = "it cannot deliver its decision log"
+		bs.report.logs = "it cannot deliver its decision log"
 	}
 	switch {
 	case active == cur: // the connection failed, and this status arrived over it
 	case failed && b.HTTPCode != "":
-		d.report.bundle = "it cannot fetch its bundle: HTTP " + b.HTTPCode.String()
+		bs.report.bundle = "it cannot fetch its bundle: HTTP " + b.HTTPCode.String()
 	case failed:
-		d.report.bundle = "it refuses its bundle: " + clip(b.Message, 300)
+		bs.report.bundle = "it refuses its bundle: " + clip(b.Message, 300)
 	case !has && st.Discovery.Code != "": // so it cannot know the location of its bundle
-		d.report.bundle = "it refuses its configuration: " + clip(st.Discovery.Message, 300)
+		bs.report.bundle = "it refuses its configuration: " + clip(st.Discovery.Message, 300)
 	}
 }
 

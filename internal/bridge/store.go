@@ -56,7 +56,7 @@ func recordPresence(ctx context.Context, tx *db.Tx, id int64, seen time.Time, in
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
 		ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.seen_at + bridge_presence.due_at - bridge_presence.seen_at
-		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*pollsAtMost))
+		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*maxPollInterval))
 	return err
 }
 

@@ -26,7 +26,7 @@ type Self struct {
 
 // Self returns the identity of the calling bouncer.
 func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self, error) {
-	f, d, err := s.deskOf(ctx, sc, token)
+	f, d, err := s.bouncerState(ctx, sc, token)
 	if err != nil {
 		return Self{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (
 		}
 		return document(set, nil), nil
 	}
-	f, d, err := s.deskOf(ctx, sc, token)
+	f, d, err := s.bouncerState(ctx, sc, token)
 	if err != nil {
 		return Data{}, err
 	}
@@ -71,7 +71,7 @@ func document(set *rego.Set, only []int64) Data {
 	}
 	var members []value.Member
 	for _, id := range ids() {
-		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: without(set.Resource(id).Doc, "owner_email")})
+		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: withoutMember(set.Resource(id).Doc, "owner_email")})
 	}
 	body := value.Object(members...).AppendJSON(nil)
 	sum := sha256.Sum256(body)

@@ -273,7 +273,7 @@ func TestAdmit(t *testing.T) {
 		"provider of tool": {`{"resource_kind":"tool","ai_provider":"openai","confidence":1}`, true, func(p Proposal) bool { return p.AIProvider == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, ok := Admit([]byte(c.answer), h)
+			p, ok := Merge([]byte(c.answer), h)
 			if ok != c.ok || ok && !c.check(p) {
 				t.Errorf("ok %v, %+v", ok, p)
 			}
@@ -288,7 +288,7 @@ func FuzzAdmit(f *testing.F) {
 	f.Add([]byte(`{"resource_kind":"tool","confidence":1,"pii_categories":[{"a":[]},"ssn"]}`), "crm")
 	f.Add([]byte("```json\n{}```"), "mcp")
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
-		p, _ := Admit(text, Propose(Subject{Name: name}))
+		p, _ := Merge(text, Propose(Subject{Name: name}))
 		checkProposal(t, p)
 	})
 }

@@ -89,17 +89,17 @@ func Levels() []string { return []string{"public", "internal", "confidential", "
 // Regimes returns the compliance tags that can be suggested.
 func Regimes() []string { return []string{"GDPR", "HIPAA", "PCI-DSS", "SOX"} }
 
-// Admit combines an assistant's answer with the heuristic's proposal h. It takes only allowed
+// Merge combines an assistant's answer with the heuristic's proposal h. It takes only allowed
 // values from the answer, and no free text. The model family, protocol version and destinations
 // stay those of h, if they apply to the new kind. Lists only grow, and the data classification only
 // rises, so an answer cannot remove these findings. If the answer has no allowed kind, or its
 // confidence is not above that of h, Admit returns h and ok is false.
-func Admit(text []byte, h Proposal) (p Proposal, ok bool) {
+func Merge(text []byte, h Proposal) (p Proposal, ok bool) {
 	var a answer
-	if err := json.Unmarshal(unfenced(text), &a); err != nil {
+	if err := json.Unmarshal(withoutFence(text), &a); err != nil {
 		return h, false
 	}
-	kind, known := one(a.Kind, Kinds())
+	kind, known := allowedValue(a.Kind, Kinds())
 	var sure float64
 	if err := json.Unmarshal(a.Confidence, &sure); err != nil || !known || sure < 0 || sure > 1 || sure <= h.Confidence {
 		return h, false
@@ -108,7 +108,7 @@ func Admit(text []byte, h Proposal) (p Proposal, ok bool) {
 	p.Kind, p.Confidence, p.Source = kind, sure, Assist
 	p.AIProvider = nil
 	p.Rationale = append(slices.Clone(h.Rationale), "assist: resource_kind "+kind)
-	if v, ok := one(a.Provider, Providers()); ok && AI(kind) {
+	if v, ok := allowedValue(a.Provider, Providers()); ok && AI(kind) {
 		p.AIProvider = &v
 		p.note("ai_provider", v)
 	}
@@ -118,10 +118,10 @@ func Admit(text []byte, h Proposal) (p Proposal, ok bool) {
 	if kind != MCPServer {
 		p.MCPProtocolVersion = nil
 	}
-	p.AgentCapabilities = p.some("agent_capabilities", h.AgentCapabilities, a.Abilities, Capabilities())
-	p.PIICategories = p.some("pii_categories", h.PIICategories, a.PII, Categories())
-	p.SuggestedCompliance = p.some("suggested_compliance_tags", h.SuggestedCompliance, a.Tags, Regimes())
-	if v, ok := one(a.Level, Levels()); ok && (h.SuggestedData == nil || slices.Index(Levels(), v) > slices.Index(Levels(), *h.SuggestedData)) {
+	p.AgentCapabilities = p.mergeList("agent_capabilities", h.AgentCapabilities, a.Abilities, Capabilities())
+	p.PIICategories = p.mergeList("pii_categories", h.PIICategories, a.PII, Categories())
+	p.SuggestedCompliance = p.mergeList("suggested_compliance_tags", h.SuggestedCompliance, a.Tags, Regimes())
+	if v, ok := allowedValue(a.Level, Levels()); ok && (h.SuggestedData == nil || slices.Index(Levels(), v) > slices.Index(Levels(), *h.SuggestedData)) {
 		p.SuggestedData = &v
 		p.note("suggested_data_classification", v)
 	}
@@ -132,8 +132,8 @@ func (p *Proposal) note(member, value string) {
 	p.Rationale = append(p.Rationale, fmt.Sprintf("assist: %s %s", member, value))
 }
 
-// one returns a string, and whether it is an allowed value.
-func one(raw json.RawMessage, allowed []string) (string, bool) {
+// allowedValue returns a string, and whether it is an allowed value.
+func allowedValue(raw json.RawMessage, allowed []string) (string, bool) {
 	var v string
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return "", false
@@ -141,9 +141,9 @@ func one(raw json.RawMessage, allowed []string) (string, bool) {
 	return v, slices.Contains(allowed, v)
 }
 
-// some returns the values in had and the allowed values in raw, each once and in the order of
+// mergeList returns the values in had and the allowed values in raw, each once and in the order of
 // allowed.
-func (p *Proposal) some(member string, had []string, raw json.RawMessage, allowed []string) []string {
+func (p *Proposal) mergeList(member string, had []string, raw json.RawMessage, allowed []string) []string {
 	var list []any
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return had
@@ -161,8 +161,8 @@ func (p *Proposal) some(member string, had []string, raw json.RawMessage, allowe
 	return out
 }
 
-// unfenced returns text without the code fence that models often put around JSON.
-func unfenced(text []byte) []byte {
+// withoutFence returns text without the code fence that models often put around JSON.
+func withoutFence(text []byte) []byte {
 	text = bytes.TrimSpace(text)
 	if !bytes.HasPrefix(text, []byte("```")) {
 		return text

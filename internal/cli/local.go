@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
-// within runs fn, and returns its result or, if ctx ends first, the cause of that. The evaluation
+// runWithin runs fn, and returns its result or, if ctx ends first, the cause of that. The evaluation
 // of an author's Rego cannot always be stopped in time, so fn may still be running then.
-func within[T any](ctx context.Context, fn func() (T, error)) (T, error) {
+func runWithin[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error
@@ -33,7 +33,7 @@ func within[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 
 // validateHere validates in this process.
 func validateHere(ctx context.Context, files []controlfile.File, lint bool) (controlfile.Validation, error) {
-	return within(ctx, func() (controlfile.Validation, error) {
+	return runWithin(ctx, func() (controlfile.Validation, error) {
 		repo, issues := controlfile.Read(files)
 		v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []lang.FileIssue{}}
 		for _, c := range repo.Controls {
@@ -68,7 +68,7 @@ func validateHere(ctx context.Context, files []controlfile.File, lint bool) (con
 
 // testHere runs tests in this process.
 func testHere(ctx context.Context, files []controlfile.File) (controlfile.TestReport, error) {
-	return within(ctx, func() (controlfile.TestReport, error) {
+	return runWithin(ctx, func() (controlfile.TestReport, error) {
 		repo, issues := controlfile.Read(files)
 		mods, err := suite.TestModules(ctx, repo.Modules)
 		if err != nil {

@@ -136,7 +136,7 @@ func fromSQLite(err *sqlite.Error) error {
 		return referenced(err)
 	case lib.SQLITE_CONSTRAINT_TRIGGER:
 		if strings.Contains(err.Error(), MovingText) {
-			return moving(err)
+			return movingFault(err)
 		}
 	}
 	switch err.Code() & 0xff {
@@ -157,7 +157,7 @@ func fromPostgres(err *pgconn.PgError) error {
 	case "53100":
 		return full(err)
 	case MovingState:
-		return moving(err)
+		return movingFault(err)
 	case "22021", "22P05": // NUL or bytes that are not UTF-8
 		return badText(err)
 	case "25006", "55P03", "57014": // read-only server, lock or statement timeout

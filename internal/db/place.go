@@ -403,8 +403,8 @@ const (
 	movePoll    = 20 * time.Millisecond
 )
 
-// moving returns the fault for a write to a store whose tenant is being moved.
-func moving(err error) error {
+// movingFault returns the fault for a write to a store whose tenant is being moved.
+func movingFault(err error) error {
 	return fault.New(fault.Unavailable, "tenant_moving", "the tenant is being moved to another region").After(2 * time.Second).Because(errors.Join(errMoving, err))
 }
 

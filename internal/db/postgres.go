@@ -48,8 +48,8 @@ type pgBackend struct {
 	epoch *atomic.Int64
 }
 
-// bound is the context key of a binding. A connection has its binding under "bound".
-type bound struct{}
+// bindingKey is the context key of a binding. A connection has its binding under "bound".
+type bindingKey struct{}
 
 // binding is the schema and role of a connection, and so the tables that it reaches.
 type binding struct {
@@ -96,7 +96,7 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage
 // prepareConn binds a connection to the schema and role of the context. Without a binding it
 // returns an error, so that no statement runs on the tables of the connection's last tenant.
 func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
-	want, ok := ctx.Value(bound{}).(binding)
+	want, ok := ctx.Value(bindingKey{}).(binding)
 	if !ok {
 		return true, errors.New("db: acquire a connection: the context has no tenant")
 	}
@@ -122,7 +122,7 @@ func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 
 // bind adds a store's binding to the context of Acquire.
 func (b *pgBackend) bind(ctx context.Context, p part) context.Context {
-	return context.WithValue(ctx, bound{}, b.bindingOf(p))
+	return context.WithValue(ctx, bindingKey{}, b.bindingOf(p))
 }
 
 func (b *pgBackend) bindingOf(p part) binding {
@@ -195,7 +195,7 @@ func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
 		if err := checkVersion(ctx, c); err != nil {
 			return err
 		}
-		return exclusively(ctx, c, "db.prepare", func() error {
+		return withAdvisoryLock(ctx, c, "db.prepare", func() error {
 			_, err := c.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS gatehouse;
 				CREATE TABLE IF NOT EXISTS gatehouse.deployment (id TEXT NOT NULL PRIMARY KEY)`)
 			if err != nil || cfg.SharedRole {
@@ -231,7 +231,7 @@ func checkVersion(ctx context.Context, c *pgx.Conn) error {
 
 // session runs f on one connection, outside of a transaction.
 func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) error) error {
-	c, err := b.pool.Acquire(context.WithValue(ctx, bound{}, as))
+	c, err := b.pool.Acquire(context.WithValue(ctx, bindingKey{}, as))
 	if err != nil {
 		return errors.Join(errUnavailable, err)
 	}
@@ -345,7 +345,7 @@ func (b *pgBackend) makeTenant(ctx context.Context, p part) error {
 	as := b.bindingOf(p)
 	schema, role := pgx.Identifier{as.schema}.Sanitize(), pgx.Identifier{as.role}.Sanitize()
 	return b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
-		return exclusively(ctx, c, "db.tenant", func() error {
+		return withAdvisoryLock(ctx, c, "db.tenant", func() error {
 			if as.role == "" {
 				_, err := c.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema)
 				return err
@@ -376,7 +376,7 @@ func (b *pgBackend) drop(ctx context.Context, p part, check func() error) error 
 	defer cancel()
 	as := b.bindingOf(p)
 	err := b.session(ctx, b.bindingOf(part{}), func(c *pgx.Conn) error {
-		return exclusively(ctx, c, "db.tenant", func() error {
+		return withAdvisoryLock(ctx, c, "db.tenant", func() error {
 			if check != nil {
 				if err := check(); err != nil {
 					return err

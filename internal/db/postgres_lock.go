@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// exclusively runs f while it holds the advisory lock of a name.
-func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
+// withAdvisoryLock runs f while it holds the advisory lock of a name.
+func withAdvisoryLock(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
 	key := lockKey("", name)
 	if _, err := c.Exec(ctx, lockSession(key)); err != nil {
 		return err

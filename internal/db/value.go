@@ -101,9 +101,9 @@ func text(s string) (any, error) {
 // correction of what is stored.
 const ClockSkew = 15 * time.Minute
 
-// LatestEnd returns the latest end of a lease of a length. A lease that ends later was granted before
+// MaxLeaseEnd returns the latest end of a lease of a length. A lease that ends later was granted before
 // a clock was set back by more than ClockSkew. It counts as expired, because its holder may be gone.
-func LatestEnd(now time.Time, length time.Duration) time.Time { return now.Add(length + ClockSkew) }
+func MaxLeaseEnd(now time.Time, length time.Duration) time.Time { return now.Add(length + ClockSkew) }
 
 // Stamp returns t as a store returns it: in UTC, truncated to the microsecond. Use it for a time
 // that is both stored and returned, so that the answer to a change and a later read have the same

@@ -47,7 +47,7 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 			var err error
 			switch {
 			case caller.Err() != nil:
-				return ended(caller)
+				return stoppedFault(caller)
 			case ctx.Err() != nil:
 				d = s.timedOut(sc, set, req, s.NewID(), &rec)
 			default:
@@ -85,7 +85,7 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored
 			}
 			d := set.Decide(ctx, req, opt)
 			if ctx.Err() != nil {
-				return ended(ctx)
+				return stoppedFault(ctx)
 			}
 			got(&d)
 		}
@@ -100,7 +100,7 @@ func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i i
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i := range n {
 			if i%workPause == 0 && (ctx.Err() != nil || t != nil && !t.pause()) {
-				return ended(ctx)
+				return stoppedFault(ctx)
 			}
 			step(i)
 		}
@@ -111,9 +111,9 @@ func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i i
 // workPause is the number of steps between two pauses.
 const workPause = 8
 
-// ended returns the fault for work that was stopped by its context or by its share of the
+// stoppedFault returns the fault for work that was stopped by its context or by its share of the
 // processors.
-func ended(ctx context.Context) error {
+func stoppedFault(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fault.Cancelled(ctx.Err())
 	}

@@ -6,16 +6,16 @@ import "sync/atomic"
 // environment. If a control seems to have no effect, it is often in the other environment.
 const assumedEnvironment = " (decided in production: the request names no environment)"
 
-// assumed caches the last of these reasons. There are only a few different ones, so most decisions
+// assumedReasons caches the last of these reasons. There are only a few different ones, so most decisions
 // need not build the text.
-type assumed struct {
+type assumedReasons struct {
 	kept [16]atomic.Pointer[assumedReason]
 }
 
 type assumedReason struct{ own, whole string }
 
 // reason returns own with assumedEnvironment added.
-func (a *assumed) reason(own string) string {
+func (a *assumedReasons) reason(own string) string {
 	place := len(own)
 	if place > 0 {
 		place += int(own[place-1])

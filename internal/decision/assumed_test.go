@@ -7,7 +7,7 @@ import (
 
 // Each reason has its own text, also where two share a place and several goroutines ask.
 func TestAssumed(t *testing.T) {
-	var a assumed
+	var a assumedReasons
 	own := []string{"", "Denied by control a", "Denied by control q", "Allowed by control a", "No control matched the request"}
 	var wg sync.WaitGroup
 	for range 4 {

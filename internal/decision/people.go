@@ -39,18 +39,18 @@ type People struct {
 	away atomic.Int64 // until when the store is not used after a failure, in Unix nanoseconds
 
 	mu  sync.RWMutex // guards everything, and byID of each tenant
-	all map[scope.TenantID]*peopleOf
+	all map[scope.TenantID]*tenantPeople
 }
 
-// peopleOf are a tenant's people, read at a revision or later.
-type peopleOf struct {
+// tenantPeople are a tenant's people, read at a revision or later.
+type tenantPeople struct {
 	byID     map[string]value.Value
 	revision int64
 	asking   sync.Mutex   // held while the store is asked whether they are still valid
 	asked    atomic.Int64 // when they were last valid, in Unix nanoseconds
 }
 
-func (of *peopleOf) isFresh(now time.Time) bool {
+func (of *tenantPeople) isFresh(now time.Time) bool {
 	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
 }
 
@@ -86,7 +86,7 @@ func remembered(v value.Value, known bool) (value.Value, error) {
 }
 
 // load reads a user from the store, unless the cached value is still valid.
-func (p *People) load(ctx context.Context, tenant scope.TenantID, of *peopleOf, id string, now time.Time) (value.Value, error) {
+func (p *People) load(ctx context.Context, tenant scope.TenantID, of *tenantPeople, id string, now time.Time) (value.Value, error) {
 	of, err := p.current(ctx, tenant, of, now)
 	if err != nil {
 		return value.Value{}, err
@@ -104,7 +104,7 @@ func (p *People) load(ctx context.Context, tenant scope.TenantID, of *peopleOf, 
 	return v, nil
 }
 
-func (of *peopleOf) find(id string) (value.Value, bool) {
+func (of *tenantPeople) find(id string) (value.Value, bool) {
 	if of == nil {
 		return value.Value{}, false
 	}
@@ -114,7 +114,7 @@ func (of *peopleOf) find(id string) (value.Value, bool) {
 
 // store caches a user in of, unless a change has replaced of meanwhile: the value may be older than
 // the change.
-func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
+func (p *People) store(tenant scope.TenantID, of *tenantPeople, id string, v value.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all[tenant] != of {
@@ -127,7 +127,7 @@ func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.V
 }
 
 // current returns the tenant's set: of if it is still valid, otherwise a new one.
-func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleOf, now time.Time) (*peopleOf, error) {
+func (p *People) current(ctx context.Context, tenant scope.TenantID, of *tenantPeople, now time.Time) (*tenantPeople, error) {
 	if of != nil {
 		of.asking.Lock()
 		defer of.asking.Unlock()
@@ -149,17 +149,17 @@ func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleO
 		return other, nil // another caller has replaced it meanwhile
 	}
 	if p.all == nil {
-		p.all = map[scope.TenantID]*peopleOf{}
+		p.all = map[scope.TenantID]*tenantPeople{}
 	}
-	fresh := &peopleOf{byID: map[string]value.Value{}, revision: revision}
+	fresh := &tenantPeople{byID: map[string]value.Value{}, revision: revision}
 	fresh.asked.Store(now.UnixNano())
 	p.all[tenant] = fresh
 	return fresh, nil
 }
 
-// Changed drops the cached people of a tenant; an empty tenant means all. It can be used as
+// OnChange drops the cached people of a tenant; an empty tenant means all. It can be used as
 // a watcher of the store.
-func (p *People) Changed(tenant scope.TenantID) {
+func (p *People) OnChange(tenant scope.TenantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if tenant == "" {

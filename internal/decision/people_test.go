@@ -77,11 +77,11 @@ func TestPeopleFollowChanges(t *testing.T) {
 	r.now = r.now.Add(peopleTime)
 	r.want("ada", "it", 2, 2)
 	r.department, r.revision = "law", 2
-	r.people.Changed("acme")
+	r.people.OnChange("acme")
 	r.want("ada", "law", 3, 3)
-	r.people.Changed("other")
+	r.people.OnChange("other")
 	r.want("ada", "law", 3, 3)
-	r.people.Changed("")
+	r.people.OnChange("")
 	r.want("ada", "law", 4, 4)
 }
 
@@ -89,7 +89,7 @@ func TestPeopleReadBeforeAChangeAreNotKept(t *testing.T) {
 	r := newRegister(t)
 	r.during = func() {
 		r.department, r.during = "it", nil
-		r.people.Changed("acme")
+		r.people.OnChange("acme")
 	}
 	r.want("ada", "hr", 1, 1)
 	r.want("ada", "it", 2, 2)

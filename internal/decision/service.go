@@ -51,7 +51,7 @@ type Service struct {
 	// Panics is called for panics of the evaluator. It may be nil.
 	Panics *fault.Panics
 
-	assumed assumed
+	assumed assumedReasons
 	records sync.Pool // *[]audit.Decision, empty: see takeRecords
 	single  sync.Pool // *audit.Decision, empty
 }
@@ -133,7 +133,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 // of parse, and RateLimited if no slot becomes free in time.
 func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, parse func() (value.Value, error)) (value.Value, error) {
 	if s.Share != nil && size > largeRequest {
-		done, err := s.Share.Hold(ctx, tenant, waitFactor*s.Deadline)
+		done, err := s.Share.Acquire(ctx, tenant, waitFactor*s.Deadline)
 		if err != nil {
 			return value.Value{}, err
 		}
@@ -224,7 +224,7 @@ func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, sto
 	known, err := stored(ctx, tenant, id)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return ended(ctx)
+		return stoppedFault(ctx)
 	case err != nil:
 		return err
 	case !known.Defined():

@@ -104,10 +104,10 @@ func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time,
 	return t
 }
 
-// Hold waits for a slot for work outside of an evaluation, such as parsing a large request. The
+// Acquire waits for a slot for work outside of an evaluation, such as parsing a large request. The
 // caller must call done. Fault: RateLimited if no slot became free within most, or if the caller
 // disconnected.
-func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
+func (s *Share) Acquire(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
 	t := s.begin(ctx, tenant, s.now(), most)
 	if !t.pause() {
 		t.end()

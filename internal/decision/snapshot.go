@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// place identifies a snapshot.
-type place struct {
+// snapshotKey identifies a snapshot.
+type snapshotKey struct {
 	tenant scope.TenantID
 	env    scope.Env
 }
@@ -41,7 +41,7 @@ type Snapshots struct {
 }
 
 type snapshot struct {
-	place place
+	place snapshotKey
 	set   atomic.Pointer[rego.Set]
 	// stale counts the changes; built is the value of stale for which set was built.
 	stale, built atomic.Int64
@@ -64,7 +64,7 @@ const maxHoles = 10_000
 // Get returns the set for a decision. If there is none, or after a change, it builds a new one.
 // Concurrent callers wait for the same build, so the next decision after a change uses the change.
 func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.Env) (*rego.Set, error) {
-	key := place{tenant, env}
+	key := snapshotKey{tenant, env}
 	v, ok := s.all.Load(key)
 	if !ok {
 		v, _ = s.all.LoadOrStore(key, &snapshot{place: key})
@@ -122,7 +122,7 @@ func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, err
 
 // Loaded reports whether there is a snapshot.
 func (s *Snapshots) Loaded(tenant scope.TenantID, env scope.Env) bool {
-	v, ok := s.all.Load(place{tenant, env})
+	v, ok := s.all.Load(snapshotKey{tenant, env})
 	return ok && v.(*snapshot).set.Load() != nil
 }
 
@@ -266,9 +266,9 @@ func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP, Grants: src.Grants})
 }
 
-// Changed records a change. It can be used as a watcher of the store. It ignores names other than
+// OnChange records a change. It can be used as a watcher of the store. It ignores names other than
 // those of environments. An empty tenant and name mean that anything may have changed.
-func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
+func (s *Snapshots) OnChange(tenant scope.TenantID, name string) {
 	env, isEnv := strings.CutPrefix(name, "env:")
 	if tenant != "" && !isEnv {
 		return
@@ -278,7 +278,7 @@ func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
 	}
 	s.all.Range(func(_, v any) bool {
 		snap := v.(*snapshot)
-		if tenant == "" || snap.place == (place{tenant, scope.Env(env)}) {
+		if tenant == "" || snap.place == (snapshotKey{tenant, scope.Env(env)}) {
 			snap.stale.Add(1)
 		}
 		return true

@@ -116,7 +116,7 @@ func (w *world) snapshots(incremental bool) *decision.Snapshots {
 func (w *world) bump(s *decision.Snapshots, ids ...int64) {
 	w.revision++
 	w.touched[w.revision] = ids
-	s.Changed(scope.DefaultTenant, "env:sandbox")
+	s.OnChange(scope.DefaultTenant, "env:sandbox")
 }
 
 // note is bump for a change of a control, which the journal may tell of or not.
@@ -396,7 +396,7 @@ func TestSnapshotWhileTheStoreHangs(t *testing.T) {
 		t.Fatal("not the first revision")
 	}
 	hangs.Store(true)
-	s.Changed("acme", "env:production")
+	s.OnChange("acme", "env:production")
 	began := time.Now()
 	for range 1000 {
 		if rev := get(); rev != 1 {

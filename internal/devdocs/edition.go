@@ -26,14 +26,14 @@ type edition struct {
 	scopes    []string
 	guides    []*guide
 	faults    *faults
-	known     map[string]maker
+	known     map[string]pageMaker
 
 	mu    sync.Mutex
 	pages map[string]*page // rendered pages, by path
 }
 
-// maker sets the content of one page, and returns the name of its template.
-type maker func(v *view) (string, error)
+// pageMaker sets the content of one page, and returns the name of its template.
+type pageMaker func(v *view) (string, error)
 
 // areaLinks has the operations of an area for the table of contents.
 type areaLinks struct {
@@ -192,7 +192,7 @@ func (e *edition) page(at string) (*page, int, error) {
 	return p, status, nil
 }
 
-func (e *edition) render(at string, fill maker) ([]byte, error) {
+func (e *edition) render(at string, fill pageMaker) ([]byte, error) {
 	v := &view{Lang: e.lang, Path: at, URL: e.portal.url, Contract: e.contract, Areas: e.contents}
 	for _, a := range e.contents {
 		v.Count += len(a.Operations)

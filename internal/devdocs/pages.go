@@ -36,8 +36,8 @@ type input struct {
 }
 
 // pageMakers returns the makers of all pages, by path.
-func (e *edition) pageMakers() map[string]maker {
-	all := map[string]maker{
+func (e *edition) pageMakers() map[string]pageMaker {
+	all := map[string]pageMaker{
 		"":            e.simple("overview", "overview.title", "overview.lead"),
 		"reference":   e.simple("referenceIndex", "reference", "reference.page"),
 		"guides":      e.simple("guidesIndex", "guides", "guides.lead"),
@@ -59,7 +59,7 @@ func (e *edition) pageMakers() map[string]maker {
 }
 
 // simple returns the maker of a page whose template needs only a title and a lead.
-func (e *edition) simple(name, title, lead string) maker {
+func (e *edition) simple(name, title, lead string) pageMaker {
 	return func(v *view) (string, error) { return name, e.head(v, title, lead) }
 }
 

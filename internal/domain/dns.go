@@ -34,17 +34,17 @@ func (r Resolver) resolver() *net.Resolver {
 // name does not exist.
 func (r Resolver) cname(ctx context.Context, name string) (string, error) {
 	got, err := r.resolver().LookupCNAME(ctx, name+".")
-	return strings.ToLower(strings.TrimSuffix(got, ".")), unlessAbsent(err)
+	return strings.ToLower(strings.TrimSuffix(got, ".")), ignoreAbsent(err)
 }
 
 // txt returns the TXT records of a name.
 func (r Resolver) txt(ctx context.Context, name string) ([]string, error) {
 	got, err := r.resolver().LookupTXT(ctx, name+".")
-	return got, unlessAbsent(err)
+	return got, ignoreAbsent(err)
 }
 
-// unlessAbsent returns nil for the error of a name that does not exist: that is an answer, too.
-func unlessAbsent(err error) error {
+// ignoreAbsent returns nil for the error of a name that does not exist: that is an answer, too.
+func ignoreAbsent(err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
 		return nil
@@ -52,9 +52,9 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// lookFor looks up the records of a domain. Faults: verification_failed, with details about what
+// checkRecords looks up the records of a domain. Faults: verification_failed, with details about what
 // was found instead of missing records; Unavailable if the resolver does not answer.
-func (s *Service) lookFor(ctx context.Context, records []Record) error {
+func (s *Service) checkRecords(ctx context.Context, records []Record) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	var missing []fault.Detail

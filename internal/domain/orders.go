@@ -167,7 +167,7 @@ func (s *Service) SaveFailure(ctx context.Context, o Order, cause string, wait t
 	if err != nil {
 		return err
 	}
-	next := now.Add(max(wait, beforeEnd(retryPause(o.Domain, o.Attempts), ends, now)))
+	next := now.Add(max(wait, limitPause(retryPause(o.Domain, o.Attempts), ends, now)))
 	return s.Stores.WriteUnder(ctx, o.Tenant, "domains", func(tx *db.Tx) error {
 		a := tenant.Alert{Type: alertOrder, Severity: tenant.SeverityError, Message: fmt.Sprintf("no certificate could be ordered for %s: %s", o.Domain, cause)}
 		if err := setAlert(ctx, tx, a, o.Domain, true, now); err != nil {
@@ -243,9 +243,9 @@ func retryPause(name string, attempts int64) time.Duration {
 	return p + spread(name, p/5)
 }
 
-// beforeEnd shortens a pause to a sixth of the time that is left before the certificate in use
+// limitPause shortens a pause to a sixth of the time that is left before the certificate in use
 // expires: a pause of hours could outlast a certificate of a day. The pause is a minute at least.
-func beforeEnd(pause time.Duration, ends *time.Time, now time.Time) time.Duration {
+func limitPause(pause time.Duration, ends *time.Time, now time.Time) time.Duration {
 	if ends == nil || !now.Before(*ends) {
 		return pause
 	}

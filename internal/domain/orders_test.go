@@ -323,14 +323,14 @@ func TestPauseBeforeEnd(t *testing.T) {
 		ends := noon.Add(left)
 		for n := range int64(20) {
 			for at := noon; ends.Sub(at) > 10*time.Minute; {
-				p := beforeEnd(retryPause("a.acme.test", n), &ends, at)
+				p := limitPause(retryPause("a.acme.test", n), &ends, at)
 				if p > max(ends.Sub(at)/6, pauses[0]) || p < pauses[0] {
 					t.Fatalf("%s before the end the pause is %s", ends.Sub(at), p)
 				}
 				at = at.Add(p)
 			}
 		}
-		if long := retryPause("a.acme.test", 9); beforeEnd(long, nil, noon) != long || beforeEnd(long, &ends, ends) != long {
+		if long := retryPause("a.acme.test", 9); limitPause(long, nil, noon) != long || limitPause(long, &ends, ends) != long {
 			t.Error("a pause is shortened without a certificate to save")
 		}
 	}

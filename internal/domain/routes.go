@@ -105,8 +105,8 @@ func (r *Routes) Refresh(ctx context.Context) {
 	}
 }
 
-// Changed receives the notifications of changes in the stores. It makes Run read the routes again.
-func (r *Routes) Changed(id scope.TenantID, name string) {
+// OnChange receives the notifications of changes in the stores. It makes Run read the routes again.
+func (r *Routes) OnChange(id scope.TenantID, name string) {
 	if id == "" && (name == Revision || name == tenant.Revision || name == "") {
 		select {
 		case r.stale <- struct{}{}:

@@ -319,7 +319,7 @@ func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		return before, err
 	}
 	name = before.Domain
-	if err := s.lookFor(ctx, before.Instructions.Records); err != nil { // outside any transaction
+	if err := s.checkRecords(ctx, before.Instructions.Records); err != nil { // outside any transaction
 		return Domain{}, err
 	}
 	var r record

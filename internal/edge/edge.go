@@ -59,7 +59,7 @@ func New(cfg Config) (*Edge, error) {
 func (e *Edge) TLSConfig() *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: e.certificate, GetConfigForClient: e.forChallenge,
+		GetCertificate: e.certificate, GetConfigForClient: e.challengeConfig,
 	}
 	// A session is resumed only while the name still has the certificate with which the session began.
 	// A ticket must not outlive the domain.
@@ -93,14 +93,14 @@ func (e *Edge) fingerprint(name string) string {
 	return rt.Fingerprint()
 }
 
-// forChallenge answers a challenge of type tls-alpn-01 (RFC 8737). For all other handshakes it
+// challengeConfig answers a challenge of type tls-alpn-01 (RFC 8737). For all other handshakes it
 // returns nil, so that TLSConfig applies.
-func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+func (e *Edge) challengeConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if !e.cfg.ACME || !slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
 		return nil, nil
 	}
 	name := strings.ToLower(hello.ServerName)
-	if !e.challenged(name) {
+	if !e.expectsChallenge(name) {
 		return nil, errNoChallenge
 	}
 	e.cfg.Routes.Refresh(hello.Context()) // the challenge in memory may be that of an earlier order
@@ -118,7 +118,7 @@ func (e *Edge) forChallenge(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 // HTTPChallenge returns the answer to a challenge of type http-01 (RFC 8555, section 8.3); false:
 // there is no such challenge.
 func (e *Edge) HTTPChallenge(ctx context.Context, host, token string) (string, bool) {
-	if !e.cfg.ACME || token == "" || !e.challenged(host) {
+	if !e.cfg.ACME || token == "" || !e.expectsChallenge(host) {
 		return "", false
 	}
 	rt, _ := e.cfg.Routes.Find(host)
@@ -129,9 +129,9 @@ func (e *Edge) HTTPChallenge(ctx context.Context, host, token string) (string, b
 	return rt.Challenge, strings.HasPrefix(rt.Challenge, token+".")
 }
 
-// challenged reports whether a challenge may come for a name: it must be a verified domain of an
+// expectsChallenge reports whether a challenge may come for a name: it must be a verified domain of an
 // active tenant that uses ACME and has no uploaded certificate.
-func (e *Edge) challenged(name string) bool {
+func (e *Edge) expectsChallenge(name string) bool {
 	rt, ok := e.cfg.Routes.Find(name)
 	return ok && rt.ACME && rt.Pair == "" && rt.Status == tenant.Active
 }

@@ -80,8 +80,8 @@ func NewOrderer(cfg OrderConfig) *Orderer {
 	return &Orderer{OrderConfig: cfg, wake: make(chan struct{}, 1), waiting: map[string]time.Time{}}
 }
 
-// Changed receives the notifications of changes in the stores. It makes Run look for orders.
-func (o *Orderer) Changed(id scope.TenantID, name string) {
+// OnChange receives the notifications of changes in the stores. It makes Run look for orders.
+func (o *Orderer) OnChange(id scope.TenantID, name string) {
 	if id == "" && (name == domain.Revision || name == "") {
 		select {
 		case o.wake <- struct{}{}:
@@ -228,9 +228,9 @@ func (e notOrdered) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e notOrdered) Unwrap() error { return e.cause }
 
-// unlessRefused marks the error of a new order as notOrdered, unless the ACME server refused the
+// markNotOrdered marks the error of a new order as notOrdered, unless the ACME server refused the
 // order itself: the server counts such orders, too.
-func unlessRefused(err error) error {
+func markNotOrdered(err error) error {
 	var answer *acme.Error
 	if errors.As(err, &answer) && answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != tooManyRequests {
 		return err
@@ -243,7 +243,7 @@ func unlessRefused(err error) error {
 func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, key string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTime)
 	defer cancel()
-	client, err := o.registered(ctx)
+	client, err := o.accountClient(ctx)
 	if err != nil {
 		return "", "", notOrdered{fmt.Errorf("the account: %w", err)}
 	}
@@ -256,7 +256,7 @@ func (o *Orderer) obtain(ctx context.Context, one *domain.Order) (certificate, k
 	}()
 	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs(one.Domain))
 	if err != nil {
-		return "", "", unlessRefused(err)
+		return "", "", markNotOrdered(err)
 	}
 	for _, url := range order.AuthzURLs {
 		if err := o.authorize(ctx, client, one, url); err != nil {
@@ -328,8 +328,8 @@ func (o *Orderer) choose(one domain.Order, offered []*acme.Challenge) *acme.Chal
 	return nil
 }
 
-// registered returns a client with the deployment's account, which it registers at the first order.
-func (o *Orderer) registered(ctx context.Context) (*acme.Client, error) {
+// accountClient returns a client with the deployment's account, which it registers at the first order.
+func (o *Orderer) accountClient(ctx context.Context) (*acme.Client, error) {
 	o.mu.Lock()
 	client := o.account
 	o.mu.Unlock()

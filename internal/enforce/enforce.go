@@ -203,7 +203,7 @@ type Bouncer struct {
 	up        *upstream.Upstream // nil: the bouncer has no application
 	shipper   *uplink.Shipper
 	bundles   *follow.Follower
-	scout     *discovery.Scout
+	discovery     *discovery.Reporter
 	journal   *journal.Journal
 	reporter  *status.Reporter
 	state     atomic.Pointer[settings.State]
@@ -262,7 +262,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, err
 	}
 	source, wake := ids.New(seed), status.NewSignals()
-	b.scout = discovery.New(api, source, &b.count, logger, cfg.Now, func() *rego.Set { return b.state.Load().Set })
+	b.discovery = discovery.New(api, source, &b.count, logger, cfg.Now, func() *rego.Set { return b.state.Load().Set })
 	b.bundles = b.newFollower(settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now}, api, source, wake)
 	b.journal, err = journal.Open(journal.Config{
 		Dir: cfg.DataDir, MaxBytes: cfg.SpoolBytes, Reserve: cfg.DiskReserve,
@@ -289,7 +289,7 @@ func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.
 	accounts, tools, held := usage.New(cfg.Count, cfg.Now), session.OpenTools(cfg.DataDir), new(atomic.Int64)
 	b.reader = request.NewReader(b.bodies, source, logger, cfg.Now)
 	b.judge = &judge.Judge{Bundles: b.bundles, Cache: cache, Accounts: accounts, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Now: cfg.Now, Deadline: cfg.DecisionDeadline}
-	b.recorder = record.New(b.journal, b.bundles, b.scout, b.panics, cfg.Fold, cfg.Decided)
+	b.recorder = record.New(b.journal, b.bundles, b.discovery, b.panics, cfg.Fold, cfg.Decided)
 	b.refusals = &refuse.Writer{State: &b.state, Now: cfg.Now}
 	b.masks = maskbody.New(maskbody.Config{
 		Bodies: b.bodies, Buffers: &b.buffers, Reader: b.reader, Refusals: b.refusals, Panics: b.panics, Count: &b.count, Log: logger,
@@ -317,8 +317,8 @@ func (b *Bouncer) newFollower(reader settings.Reader, api *uplink.Client, source
 	return follow.New(follow.Config{
 		ID: b.cfg.ID, Token: b.cfg.Token, Dir: b.cfg.DataDir, Version: b.cfg.Version, InitialMode: initial, Verify: b.cfg.Verify,
 		Wait: b.cfg.PollWait, Reader: reader, State: &b.state,
-		Activated: b.noteActivated, Changed: wake.Wake,
-		Panicked: func(what string, p any) { b.panics.Panicked(context.Background(), what, p, "") },
+		OnActivated: b.noteActivated, OnChanged: wake.Wake,
+		OnPanic: func(what string, p any) { b.panics.Report(context.Background(), what, p, "") },
 		Client:   api, IDs: source, Count: &b.count, Log: b.log, Now: b.cfg.Now, Entropy: b.cfg.Entropy,
 	})
 }
@@ -348,7 +348,7 @@ const tunnelCheck = 15 * time.Second
 // runLoops runs the background loops until ctx ends.
 func (b *Bouncer) runLoops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.maintain, b.scout.Run, b.journal.Run, b.recorder.Run}
+	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reporter.Run, b.maintain, b.discovery.Run, b.journal.Run, b.recorder.Run}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadow.Work)
 	}

@@ -279,15 +279,15 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	b := startWithTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls read
-			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientPace), Method: r.Method, Path: r.URL.Path, Headers: r.Header}
+			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientReadTimeout), Method: r.Method, Path: r.URL.Path, Headers: r.Header}
 			if refs, looks := in.Needs(st); !looks || b.inspectRequest(w, r, st, in, refs) {
 				t.Error("the body was not inspected")
 			}
 			return
 		}
-		body := bodies.FromClient(w, r.Body, time.Now, time.Now().Add(100*time.Millisecond-bodies.ClientPace))
+		body := bodies.NewClientBody(w, r.Body, time.Now, time.Now().Add(100*time.Millisecond-bodies.ClientReadTimeout))
 		r.Body = body
-		if _, err := io.ReadAll(body); err == nil || !body.TooSlow() {
+		if _, err := io.ReadAll(body); err == nil || !body.IsTooSlow() {
 			t.Errorf("the body ended with %v", err)
 		}
 		w.WriteHeader(http.StatusRequestTimeout)

@@ -134,8 +134,8 @@ func TestConcurrentLargeAnswers(t *testing.T) {
 		t.Errorf("%d bytes were in memory at once, more than %d", most, bound)
 	}
 	// Without room the refusal names the limit, and nothing is handed on.
-	room := b.bodies.Room()
-	if !room.Grow(bodies.MaxHeld) {
+	room := b.bodies.NewReservation()
+	if !room.Grow(bodies.MaxBodiesInMemory) {
 		t.Fatal("there is no room")
 	}
 	defer room.Release()

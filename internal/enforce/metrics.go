@@ -48,7 +48,7 @@ func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	mux.HandleFunc("GET "+request.OwnPrefix+"metrics", serve)
 	mux.HandleFunc("GET /metrics", serve)
 	m := &metricsServer{done: make(chan struct{}), srv: &http.Server{
-		Handler: mux, ReadHeaderTimeout: headTimeout, ReadTimeout: headTimeout, WriteTimeout: bodies.ClientWrite, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
+		Handler: mux, ReadHeaderTimeout: headTimeout, ReadTimeout: headTimeout, WriteTimeout: bodies.ClientWriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}}
 	go func() {

@@ -277,7 +277,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		}
 		req.RemoteAddr = "203.0.113.1:1"
 		st := b.state.Load()
-		in, no := b.reader.Arrive(req, st.Settings)
+		in, no := b.reader.Parse(req, st.Settings)
 		w := httptest.NewRecorder()
 		b.serve(w, req)
 		seen := w.Header().Get("Seen")
@@ -287,7 +287,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		if no != nil {
 			t.Fatalf("%q was refused and forwarded as %q", target, seen)
 		}
-		v := b.judge.Decide(t.Context(), st, &in, identity.Nobody(), nil)
+		v := b.judge.Decide(t.Context(), st, &in, identity.Anonymous(), nil)
 		path, query, _ := strings.Cut(seen, "?")
 		decided := withoutParameters(path)
 		if v.Decision.Path != decided || v.Decision.Reason != decided[:min(len(decided), 1024)] || query != in.Query {

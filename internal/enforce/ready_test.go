@@ -26,7 +26,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // fill the last gap with small events
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
-			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
+			full = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Anonymous(), &judge.Verdict{Outcome: metrics.Permit, Pass: true})
 		}
 		if !full {
 			t.Fatal("the log never fills up")
@@ -118,7 +118,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
-		lost = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Nobody(), &judge.Verdict{Outcome: metrics.Deny})
+		lost = !b.recorder.Record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Anonymous(), &judge.Verdict{Outcome: metrics.Deny})
 	}
 	if !lost || b.count.LogsDropped.Load() != 1 {
 		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.LogsDropped.Load())

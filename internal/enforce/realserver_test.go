@@ -76,7 +76,7 @@ func startExpress(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		apptest.Missing(t, "no node here")
+		apptest.SkipMissing(t, "no node here")
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -90,7 +90,7 @@ func startExpress(t *testing.T) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "express@"+expressVersion).CombinedOutput(); err != nil {
-			apptest.Missing(t, fmt.Sprintf("Express cannot be installed: %v: %s", err, out))
+			apptest.SkipMissing(t, fmt.Sprintf("Express cannot be installed: %v: %s", err, out))
 		}
 	}
 	script := filepath.Join(dir, "server.js")
@@ -109,13 +109,13 @@ func jetty(t *testing.T) string {
 	t.Helper()
 	java, err := exec.LookPath("java")
 	if err != nil {
-		apptest.Missing(t, "no java here")
+		apptest.SkipMissing(t, "no java here")
 	}
 	var jars []string
 	for _, name := range []string{"jetty9-server", "jetty9-http", "jetty9-io", "jetty9-util", "jetty9-xml", "servlet-api"} {
 		jar := "/usr/share/java/" + name + ".jar"
 		if _, err := os.Stat(jar); err != nil {
-			apptest.Missing(t, "Debian's libjetty9-java is not installed")
+			apptest.SkipMissing(t, "Debian's libjetty9-java is not installed")
 		}
 		jars = append(jars, jar)
 	}
@@ -150,7 +150,7 @@ func django(t *testing.T) string {
 	t.Helper()
 	const python = "/usr/bin/python3" // Debian's own, which has Debian's modules
 	if exec.Command(python, "-c", "import django").Run() != nil {
-		apptest.Missing(t, "Debian's python3-django is not installed")
+		apptest.SkipMissing(t, "Debian's python3-django is not installed")
 	}
 	return startServer(t, exec.Command(python, "-u", "-c", `
 from wsgiref.simple_server import make_server
@@ -174,7 +174,7 @@ func startRails(t *testing.T) string {
 	t.Helper()
 	ruby, err := exec.LookPath("ruby")
 	if err != nil || exec.Command(ruby, "-e", `require "action_controller"; require "puma"`).Run() != nil {
-		apptest.Missing(t, "Debian's ruby-actionpack and puma are not installed")
+		apptest.SkipMissing(t, "Debian's ruby-actionpack and puma are not installed")
 	}
 	return startServer(t, exec.Command(ruby, "-e", `
 require "action_controller"

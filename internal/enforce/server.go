@@ -119,7 +119,7 @@ func (b *Bouncer) server() *http.Server {
 	return &http.Server{
 		Handler: b.Handler(), ConnContext: wire.Mark, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWrite},
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWriteTimeout},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 	}
 }
@@ -161,9 +161,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	st := b.state.Load()
-	in, refusal := b.reader.Arrive(r, st.Settings)
+	in, refusal := b.reader.Parse(r, st.Settings)
 	defer b.recoverRequest(w, &in)
-	bodies.Bound(w, r, in.At)
+	bodies.SetDeadline(w, r, in.At)
 	if target, resource, asks := gateway.EnvoyTarget(r.RequestURI); asks {
 		b.gateway.EnvoyHTTP(w, r, &in, st, target, resource)
 		return
@@ -218,7 +218,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.Pass && len(v.Mask) > 0 {
 		if refusal := b.masks.Request(w, r, st.Settings, &in, &v); refusal != nil {
-			in.Seen.Metered().Refund(r.Context())
+			in.Seen.Account().Refund(r.Context())
 			v.Resolve(refusal, nil)
 			v.Mask = nil
 		}
@@ -244,7 +244,7 @@ func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *request.Inbound) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http closes the connection
 	}
-	b.panics.Panicked(context.Background(), "a request panicked", p, in.ID)
+	b.panics.Report(context.Background(), "a request panicked", p, in.ID)
 	defer func() {
 		// If the header was sent already, only a broken connection can tell the client
 		// about the error.
@@ -258,7 +258,7 @@ func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *request.Inbound) {
 
 // serveOwn answers the paths below /_bouncer/, which never reach the application.
 func (b *Bouncer) serveOwn(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State) {
-	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(bodies.ClientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(bodies.ClientWriteTimeout))
 	if in.Path == request.OwnPrefix+"auth" {
 		b.gateway.ForwardAuth(w, r, in, st)
 		return
@@ -295,7 +295,7 @@ func (b *Bouncer) writeJSON(w http.ResponseWriter, status int, body string) {
 // returns false if it answered the request. in.Seen.Close releases the memory and files.
 func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, refs lang.Refs) bool {
 	wanted := request.MayBeJSON
-	if in.Serving(st).Model {
+	if in.Resources(st).Model {
 		wanted = request.MayBePrompt
 	}
 	seen, err := b.reader.Inspect(w, r, in, refs, wanted)

@@ -68,7 +68,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			timer.Reset(db.SweepInterval(len(ids), every))
 		}
 		for _, t := range tenants {
-			behind, err := d.Tenant(ctx, t)
+			behind, err := d.DispatchTenant(ctx, t)
 			if err != nil && ctx.Err() == nil {
 				d.Logger.Error("events were not delivered", "tenant", t, "error", err)
 			}
@@ -89,11 +89,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// Tenant delivers one batch of a tenant's events to each sink that has not received them yet, and
+// DispatchTenant delivers one batch of a tenant's events to each sink that has not received them yet, and
 // reports whether there are more. It delivers only one batch, so that a tenant with many events
 // does not delay the others. If a sink fails, the other sinks still get their batch. The error
 // joins all failures.
-func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) (behind bool, err error) {
+func (d *Dispatcher) DispatchTenant(ctx context.Context, tenant scope.TenantID) (behind bool, err error) {
 	store, err := d.Cluster.Tenant(ctx, tenant)
 	if err != nil {
 		return false, err
@@ -180,38 +180,38 @@ func (d *Dispatcher) remove(ctx context.Context, store *db.DB, before time.Time,
 	}
 }
 
-// dirty is the set of tenants that may have new events.
-type dirty struct {
+// dirtyTenants is the set of tenants that may have new events.
+type dirtyTenants struct {
 	wake chan struct{}
 	mu   sync.Mutex
 	set  map[scope.TenantID]bool
 	all  bool
 }
 
-func newDirty() *dirty { return &dirty{wake: make(chan struct{}, 1), set: map[scope.TenantID]bool{}} }
+func newDirty() *dirtyTenants { return &dirtyTenants{wake: make(chan struct{}, 1), set: map[scope.TenantID]bool{}} }
 
-func (d *dirty) add(t scope.TenantID) {
+func (d *dirtyTenants) add(t scope.TenantID) {
 	d.mu.Lock()
 	d.set[t] = true
 	d.mu.Unlock()
 	d.signal()
 }
 
-func (d *dirty) sweep() {
+func (d *dirtyTenants) sweep() {
 	d.mu.Lock()
 	d.all = true
 	d.mu.Unlock()
 	d.signal()
 }
 
-func (d *dirty) signal() {
+func (d *dirtyTenants) signal() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (d *dirty) drain() ([]scope.TenantID, bool) {
+func (d *dirtyTenants) drain() ([]scope.TenantID, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []scope.TenantID

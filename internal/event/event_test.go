@@ -78,7 +78,7 @@ func (m *memory) list(t scope.TenantID) []Occurrence {
 // deliverAll delivers all events that the default tenant's sinks have not received.
 func deliverAll(ctx context.Context, d *Dispatcher) error {
 	for {
-		behind, err := d.Tenant(ctx, scope.DefaultTenant)
+		behind, err := d.DispatchTenant(ctx, scope.DefaultTenant)
 		if err != nil || !behind {
 			return err
 		}

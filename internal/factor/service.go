@@ -233,7 +233,7 @@ func (s *Service) Reseal(ctx context.Context, t scope.TenantID) error {
 		return err
 	})
 	for _, r := range list {
-		if s.Box.Stale(r.Sealed) {
+		if s.Box.IsStale(r.Sealed) {
 			err = errors.Join(err, s.resealOne(ctx, t, r))
 		}
 	}

@@ -156,9 +156,9 @@ func Key(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Offer says what becomes of a refusal. Of one that is folded it may ask for an
+// Add says what becomes of a refusal. Of one that is folded it may ask for an
 // example, once for each sum; the grade says what may stand in it.
-func (f *Folder[E]) Offer(now time.Time, r Refusal, example func(Grade) E) Verdict {
+func (f *Folder[E]) Add(now time.Time, r Refusal, example func(Grade) E) Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := &f.limits
@@ -265,8 +265,8 @@ func (f *Folder[E]) Due(now time.Time, all bool) []Sum[E] {
 	return out
 }
 
-// Return takes back sums that could not be written: they go on counting.
-func (f *Folder[E]) Return(now time.Time, sums []Sum[E]) {
+// PutBack takes back sums that could not be written: they go on counting.
+func (f *Folder[E]) PutBack(now time.Time, sums []Sum[E]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.sums) == 0 {

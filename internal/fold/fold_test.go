@@ -62,12 +62,12 @@ func TestFoldLosesNothing(t *testing.T) {
 			address, path := kind(i)
 			r := one(i, now, address, path, 300)
 			r.Resent = true
-			switch f.Offer(now, r, func(g Grade) Grade { return g }) {
+			switch f.Add(now, r, func(g Grade) Grade { return g }) {
 			case Own, Brief:
 				own++
 			case Folded:
 				order, folded[r.ID] = append(order, r.ID), true
-				if f.Offer(now, r, func(g Grade) Grade { return g }) == Folded && f.Total() != int64(len(folded)) {
+				if f.Add(now, r, func(g Grade) Grade { return g }) == Folded && f.Total() != int64(len(folded)) {
 					t.Fatalf("%s: %s counts twice", name, r.ID)
 				}
 			}
@@ -89,7 +89,7 @@ func TestNormalRatesStay(t *testing.T) {
 	f := New[Grade](tight())
 	now := begin
 	offer := func(i int) Verdict {
-		return f.Offer(now, one(i, now, "10.0.0.1", "/a", 200), func(g Grade) Grade { return g })
+		return f.Add(now, one(i, now, "10.0.0.1", "/a", 200), func(g Grade) Grade { return g })
 	}
 	for i := range 1000 {
 		now = now.Add(1100 * time.Millisecond)
@@ -115,9 +115,9 @@ func TestOneAddressLeavesRoom(t *testing.T) {
 	f := New[Grade](tight())
 	grade := func(g Grade) Grade { return g }
 	for i := range 1000 {
-		f.Offer(begin, one(i, begin, "10.0.0.1", fmt.Sprint("/", i), 100), grade)
+		f.Add(begin, one(i, begin, "10.0.0.1", fmt.Sprint("/", i), 100), grade)
 	}
-	f.Offer(begin, one(5000, begin, "10.0.0.2", "/b", 100), grade)
+	f.Add(begin, one(5000, begin, "10.0.0.2", "/b", 100), grade)
 	equal := 0
 	for _, s := range f.Due(begin, true) {
 		if s.ID == "d5000" && s.Grade == Equal && s.Count == 1 {
@@ -136,7 +136,7 @@ func TestLargeEntries(t *testing.T) {
 	f := New[Grade](l)
 	verdicts := map[Verdict]int{}
 	for i := range 1000 {
-		verdicts[f.Offer(begin, one(i, begin, "a", "/", 10<<10), func(g Grade) Grade { return g })]++
+		verdicts[f.Add(begin, one(i, begin, "a", "/", 10<<10), func(g Grade) Grade { return g })]++
 	}
 	if verdicts[Own] != 6 || verdicts[Brief] < 20 || verdicts[Own]*10<<10+verdicts[Brief]*briefBytes > 100<<10 || verdicts[Folded] < 900 {
 		t.Errorf("%v", verdicts)
@@ -148,12 +148,12 @@ func TestFoldedTwice(t *testing.T) {
 	f := New[Grade](tight())
 	r := one(1, begin, "a", "/", 100)
 	r.Count, r.Last = 500, begin.Add(time.Second)
-	if v := f.Offer(begin, r, func(g Grade) Grade { return g }); v != Own {
+	if v := f.Add(begin, r, func(g Grade) Grade { return g }); v != Own {
 		t.Errorf("it became %d", v)
 	}
 	for i := range 100 {
 		r.ID = fmt.Sprint("x", i)
-		f.Offer(begin, r, func(g Grade) Grade { return g })
+		f.Add(begin, r, func(g Grade) Grade { return g })
 	}
 	if s := f.Due(begin, true); len(s) != 1 || s[0].Count != f.Total() || s[0].Count < 500*80 || s[0].Last != r.Last {
 		t.Errorf("%+v", s)

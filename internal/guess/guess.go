@@ -135,13 +135,13 @@ func delayAfter(over int64) time.Duration {
 // the first AddressGuesses, and then one in a hundred.
 func RecordsFailure(n int64) bool { return n <= AddressGuesses || n%100 == 0 }
 
-// Locks reports whether this guess locks the pair if it is wrong.
-func (g *Guess) Locks() bool { return g.Pair.Failures >= PairGuesses }
+// WillLock reports whether this guess locks the pair if it is wrong.
+func (g *Guess) WillLock() bool { return g.Pair.Failures >= PairGuesses }
 
 // ShouldRecord reports whether this failure gets an audit entry: each of the first ones and the one
 // that locks, and then one in ten of an account, and one in a hundred of a network.
 func (g *Guess) ShouldRecord() bool {
-	return g.Locks() || (g.Account.Failures <= 2*AccountGuesses || g.Account.Failures%10 == 0) && RecordsFailure(g.Address.Failures)
+	return g.WillLock() || (g.Account.Failures <= 2*AccountGuesses || g.Account.Failures%10 == 0) && RecordsFailure(g.Address.Failures)
 }
 
 // Reserve counts the guess before it is checked. It returns how long the pair is locked; 0: it is not
@@ -187,9 +187,9 @@ func Network(ip string) string {
 	return a.String()
 }
 
-// Right is called after a right guess. It clears the count of the pair, and takes the guess back
+// NoteSuccess is called after a right guess. It clears the count of the pair, and takes the guess back
 // from the counts of the account and the network.
-func (g *Guess) Right(ctx context.Context, tx *db.Tx) error {
+func (g *Guess) NoteSuccess(ctx context.Context, tx *db.Tx) error {
 	if err := dropAttempt(ctx, tx, g.Pair.Subject); err != nil {
 		return err
 	}
@@ -201,8 +201,8 @@ func (g *Guess) Right(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// Return takes back a guess that was neither right nor wrong. It does not clear the counts.
-func (g *Guess) Return(ctx context.Context, tx *db.Tx) error {
+// TakeBack takes back a guess that was neither right nor wrong. It does not clear the counts.
+func (g *Guess) TakeBack(ctx context.Context, tx *db.Tx) error {
 	for _, a := range g.attempts() {
 		limit := int64(0)
 		if a == &g.Pair {

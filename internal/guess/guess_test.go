@@ -49,17 +49,17 @@ func TestNetworksAreSlowedNotLocked(t *testing.T) {
 
 // TestLobby: one network cannot take the seats of others.
 func TestLobby(t *testing.T) {
-	var l Lobby
+	var l Limiter
 	for range SeatsNetwork {
-		if !l.Enter("a", SeatsNetwork) {
+		if !l.Acquire("a", SeatsNetwork) {
 			t.Fatal("no seat")
 		}
 	}
-	if l.Enter("a", SeatsNetwork) || !l.Enter("b", SeatsNetwork) {
+	if l.Acquire("a", SeatsNetwork) || !l.Acquire("b", SeatsNetwork) {
 		t.Error("one network has the seats of another")
 	}
-	l.Leave("a")
-	if !l.Enter("a", SeatsNetwork) {
+	l.Release("a")
+	if !l.Acquire("a", SeatsNetwork) {
 		t.Error("a seat was not given back")
 	}
 }

@@ -20,16 +20,16 @@ func TooManySignIns() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// Lobby counts the sign-ins in progress, in total and by a key such as their network. The zero value
+// Limiter counts the sign-ins in progress, in total and by a key such as their network. The zero value
 // is ready to use.
-type Lobby struct {
+type Limiter struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
 }
 
-// Enter takes a seat; false: no seat is left in total, or the key has most seats already.
-func (l *Lobby) Enter(key string, most int) bool {
+// Acquire takes a seat; false: no seat is left in total, or the key has most seats already.
+func (l *Limiter) Acquire(key string, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.taken >= seats || l.by[key] >= most {
@@ -43,8 +43,8 @@ func (l *Lobby) Enter(key string, most int) bool {
 	return true
 }
 
-// Leave returns a seat of the key.
-func (l *Lobby) Leave(key string) {
+// Release returns a seat of the key.
+func (l *Limiter) Release(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taken--
@@ -53,8 +53,8 @@ func (l *Lobby) Leave(key string) {
 	}
 }
 
-// Taken returns how many seats are taken in total.
-func (l *Lobby) Taken() int {
+// InUse returns how many seats are taken in total.
+func (l *Limiter) InUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.taken

@@ -107,7 +107,7 @@ func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	}
 }
 
-func (w *waiters) enter(t scope.TenantID) (woken <-chan struct{}, leave func()) {
+func (w *waiters) register(t scope.TenantID) (woken <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := make(chan struct{}, 1)
@@ -157,7 +157,7 @@ func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, s
 // Await waits until a deployment has ended or ctx is done, and returns the deployment. Fault:
 // NotFound.
 func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
-	woken, leave := s.waiting.enter(sc.Tenant)
+	woken, leave := s.waiting.register(sc.Tenant)
 	defer leave()
 	for {
 		d, err := s.Deployment(context.WithoutCancel(ctx), sc, id)
@@ -340,7 +340,7 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 		for i, f := range d.Files {
 			out[i] = FileResult{f.Path, f.Name, f.Result, f.PolicyID, f.Version}
 		}
-		first, err := s.end(ctx, tx, id, Completed, done(out))
+		first, err := s.end(ctx, tx, id, Completed, successOutcome(out))
 		if err == nil && !first {
 			err = errEnded
 		}
@@ -355,7 +355,7 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 	return err
 }
 
-func done(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
+func successOutcome(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
 
 // end ends a deployment that is in progress, and wakes its waiters. It returns false if the
 // deployment had already ended.
@@ -412,7 +412,7 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 // finish ends a deployment that deploy has not ended. If the reason may be temporary, it forgets
 // the delivery, so that it can be sent again.
 func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
-	status, o := Completed, done(results)
+	status, o := Completed, successOutcome(results)
 	passing := false
 	if failed != nil {
 		status, o.Message = Failed, fault.Message(failed)

@@ -110,11 +110,11 @@ func TestParseOwnTellsAll(t *testing.T) {
 func TestVouched(t *testing.T) {
 	body := []byte(githubPush)
 	secret := []byte("a secret of some length")
-	good := Arrival{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
+	good := Delivery{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
 	if signatureValid(good, secret) {
 		t.Error("a made-up signature vouches")
 	}
-	if !signatureValid(Arrival{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Arrival{Source: GitLab, Signature: ""}, secret) || signatureValid(Arrival{Source: GitLab, Signature: string(secret[:5])}, secret) {
+	if !signatureValid(Delivery{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Delivery{Source: GitLab, Signature: ""}, secret) || signatureValid(Delivery{Source: GitLab, Signature: string(secret[:5])}, secret) {
 		t.Error("GitLab's token")
 	}
 }

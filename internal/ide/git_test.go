@@ -89,14 +89,14 @@ func TestHexHash(t *testing.T) {
 // TestDeliveryDigests: a delivery is recognised by its id and by its signed content, for one
 // repository and one protocol, and never by a part of them.
 func TestDeliveryDigests(t *testing.T) {
-	base := Arrival{Source: GitHub, Repository: 1, Delivery: "d1", Signature: "s", Body: []byte("b")}
+	base := Delivery{Source: GitHub, Repository: 1, Delivery: "d1", Signature: "s", Body: []byte("b")}
 	if got := deliveryDigests(base); len(got) != 2 || len(got[0]) != 64 || got[0] == got[1] || !slices.Equal(got, deliveryDigests(base)) {
 		t.Errorf("%q", got)
 	}
-	for what, change := range map[string]func(a *Arrival){
-		"another repository": func(a *Arrival) { a.Repository = 2 }, "another protocol": func(a *Arrival) { a.Source = GitLab },
-		"another id and body": func(a *Arrival) { a.Delivery, a.Body = "d2", []byte("c") },
-		"the id as the body":  func(a *Arrival) { a.Delivery, a.Body = "b", []byte("d1") },
+	for what, change := range map[string]func(a *Delivery){
+		"another repository": func(a *Delivery) { a.Repository = 2 }, "another protocol": func(a *Delivery) { a.Source = GitLab },
+		"another id and body": func(a *Delivery) { a.Delivery, a.Body = "d2", []byte("c") },
+		"the id as the body":  func(a *Delivery) { a.Delivery, a.Body = "b", []byte("d1") },
 	} {
 		other := base
 		change(&other)
@@ -111,7 +111,7 @@ func TestDeliveryDigests(t *testing.T) {
 	if deliveryDigests(again)[1] != deliveryDigests(base)[1] {
 		t.Error("the same body under another id is not known again")
 	}
-	if got := deliveryDigests(Arrival{Body: []byte("b")}); len(got) != 0 {
+	if got := deliveryDigests(Delivery{Body: []byte("b")}); len(got) != 0 {
 		t.Errorf("without id and signature: %q", got)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Arrival is a delivery as it arrives: the request of a webhook.
-type Arrival struct {
+// Delivery is a delivery as it arrives: the request of a webhook.
+type Delivery struct {
 	// Repository is the id of the registered repository that the request names, or 0.
 	Repository int64
 	// Source is the sender that the headers name. Event is its event header, and Delivery is
@@ -40,7 +40,7 @@ type Receipt struct {
 // ReceiveSigned accepts a delivery with a valid signature. A wrong signature, a repository that is
 // unknown or disabled, and an unknown tenant all give the same Unauthenticated fault. A caller
 // cannot tell them apart.
-func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
+func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Delivery) (Receipt, error) {
 	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the signature of the delivery is missing or wrong")
 	sc, err := s.As(ctx, tenant, "repository", requestID)
 	var r Repository
@@ -66,7 +66,7 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 
 // signatureValid reports whether the signature of a delivery is right. It compares in constant
 // time.
-func signatureValid(a Arrival, secret []byte) bool {
+func signatureValid(a Delivery, secret []byte) bool {
 	if a.Source == GitLab {
 		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)
 		return hmac.Equal(given[:], kept[:])
@@ -75,7 +75,7 @@ func signatureValid(a Arrival, secret []byte) bool {
 }
 
 // Receive accepts a delivery from a caller with a credential. The caller must be allowed to deploy.
-func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Receipt, error) {
+func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Delivery) (Receipt, error) {
 	if err := checkMayDeploy(sc); err != nil {
 		return Receipt{}, err
 	}
@@ -89,7 +89,7 @@ func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Recei
 	return s.receive(ctx, sc, a, &r)
 }
 
-func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Repository) (Receipt, error) {
+func (s *Service) receive(ctx context.Context, sc scope.Scope, a Delivery, r *Repository) (Receipt, error) {
 	e, err := parseEvent(a.Source, a.Event, a.Body)
 	if err != nil {
 		return Receipt{}, err
@@ -144,7 +144,7 @@ func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Rep
 
 // deliveryDigests returns the hashes by which a delivery is recognized: of its id and, if it has a
 // signature, of its body. The id is not signed, so a replay may have another one.
-func deliveryDigests(a Arrival) []string {
+func deliveryDigests(a Delivery) []string {
 	var out []string
 	name := func(kind string, text []byte) {
 		h := sha256.New()
@@ -173,7 +173,7 @@ func (e gitEvent) idle(r *Repository) string {
 }
 
 // workOf returns the work that an event requests. It makes all checks that need no fetch.
-func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arrival, r *Repository) (work, error) {
+func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Delivery, r *Repository) (work, error) {
 	w := work{Validate: e.kind == PullRequest, Files: e.files, Paths: e.paths, URL: e.repository, Branch: e.branch, Hash: e.commit, Actor: sc.Actor}
 	if r != nil {
 		if a.Source == Signed && e.repository != "" && !sameRepository(e.repository, r.URL) {

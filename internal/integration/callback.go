@@ -45,8 +45,8 @@ type Verdict struct {
 	Seconds, Longest int64
 }
 
-// span is a named duration, the value of a setting.
-type span struct {
+// namedDuration is a named duration, the value of a setting.
+type namedDuration struct {
 	name string
 	time time.Duration
 }
@@ -54,12 +54,12 @@ type span struct {
 // answerTimes are the values of the setting answer_within. grantTimes are those of longest_grant,
 // except that a break_glass_bridge has glassTimes. The first value is the default.
 var (
-	answerTimes = []span{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
-	glassTimes  = []span{{"1h", time.Hour}, {"15m", 15 * time.Minute}, {"4h", 4 * time.Hour}, {"8h", 8 * time.Hour}, {"24h", 24 * time.Hour}}
-	grantTimes  = []span{{"8h", 8 * time.Hour}, {"1h", time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+	answerTimes = []namedDuration{{"24h", 24 * time.Hour}, {"1h", time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
+	glassTimes  = []namedDuration{{"1h", time.Hour}, {"15m", 15 * time.Minute}, {"4h", 4 * time.Hour}, {"8h", 8 * time.Hour}, {"24h", 24 * time.Hour}}
+	grantTimes  = []namedDuration{{"8h", 8 * time.Hour}, {"1h", time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"30d", 30 * 24 * time.Hour}}
 )
 
-func spanNames(of []span) []string {
+func durationNames(of []namedDuration) []string {
 	var out []string
 	for _, s := range of {
 		out = append(out, s.name)
@@ -67,8 +67,8 @@ func spanNames(of []span) []string {
 	return out
 }
 
-// spanOf returns the duration that a setting of an integration names, or the default.
-func (it Integration) spanOf(setting string, of []span) time.Duration {
+// durationOf returns the duration that a setting of an integration names, or the default.
+func (it Integration) durationOf(setting string, of []namedDuration) time.Duration {
 	for _, s := range of {
 		if it.Settings[setting] == s.name {
 			return s.time
@@ -95,7 +95,7 @@ func (s *Service) openCallback(ctx context.Context, tenant scope.TenantID, it In
 		if c.Token, err = s.tokenOf(tenant, &r); err != nil {
 			return err
 		}
-		end := db.Stamp(s.Now().Add(it.spanOf(settingWithin, answerTimes)))
+		end := db.Stamp(s.Now().Add(it.durationOf(settingWithin, answerTimes)))
 		c.ExpiresAt, r.ExpiresAt = end, &end
 		if _, err = updateRun(ctx, tx, r); errors.Is(err, db.ErrNoRows) {
 			return errRunEnded
@@ -227,7 +227,7 @@ func (s *Service) answer(ctx context.Context, tx *db.Tx, sc scope.Scope, it Inte
 	if r.Cause.RequestID != 0 {
 		v := Verdict{
 			Approved: a.Status == RunApproved, By: a.AnsweredBy, Reason: a.Message, Seconds: a.Duration,
-			Longest: int64(it.spanOf(settingLongest, grantTimes) / time.Second),
+			Longest: int64(it.durationOf(settingLongest, grantTimes) / time.Second),
 		}
 		if err := s.Decide(ctx, tx, by, r.Cause.RequestID, v); err != nil {
 			return r, err

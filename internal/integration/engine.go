@@ -65,21 +65,21 @@ type Pushed struct {
 	At       time.Time `json:"pushed_at" doc:"When it was pushed."`
 }
 
-// looked is the revisions of the store at the last comparison of the bundle. While they are
+// storeRevisions is the revisions of the store at the last comparison of the bundle. While they are
 // unchanged, there is no new bundle to push.
-type looked struct {
+type storeRevisions struct {
 	Controls int64 `json:"controls"`
 	Bouncers int64 `json:"bouncers"`
 }
 
-// look returns the revisions of the store on which the bundles of an environment depend.
-func look(ctx context.Context, tx *db.Tx, env scope.Env) (looked, error) {
+// readRevisions returns the revisions of the store on which the bundles of an environment depend.
+func readRevisions(ctx context.Context, tx *db.Tx, env scope.Env) (storeRevisions, error) {
 	controls, err := tx.Revision(ctx, resource.Revision(env))
 	if err != nil {
-		return looked{}, err
+		return storeRevisions{}, err
 	}
 	bouncers, err := tx.Revision(ctx, tenant.BouncerRevision)
-	return looked{controls, bouncers}, err
+	return storeRevisions{controls, bouncers}, err
 }
 
 // bouncerOf returns the id of the bouncer whose bundle is pushed; 0: the setting is not an id.
@@ -157,7 +157,7 @@ func (f *Forwarder) nextBundle(ctx context.Context, tenantID scope.TenantID, it 
 	case it.Pushed == nil || it.Pushed.Revision != b.Revision:
 		return parcel{bundle: &b}, nil
 	}
-	at := looked{b.Controls, b.Bouncers}
+	at := storeRevisions{b.Controls, b.Bouncers}
 	if it.Looked != nil && *it.Looked == at {
 		return p, nil
 	}
@@ -228,18 +228,18 @@ func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[st
 	return a
 }
 
-// distrust makes sure that the store of a policy engine gets its bundle again. A replica that was
+// resetPushed makes sure that the store of a policy engine gets its bundle again. A replica that was
 // suspended, or could not reach our store, may have overwritten a newer bundle with its own, even
 // after the replica that took over the lane recorded its push. So distrust deletes that record, and
 // ends the turn of the other replica.
-func (f *Forwarder) distrust(ctx context.Context, tenantID scope.TenantID, it Integration) error {
+func (f *Forwarder) resetPushed(ctx context.Context, tenantID scope.TenantID, it Integration) error {
 	return f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return forgetPushed(ctx, tx, it.ID, f.Holder) })
 }
 
 // stored records that the store of a policy engine has a bundle. It returns errLost if another
 // replica has taken over the lane.
 func (f *Forwarder) stored(ctx context.Context, tx *db.Tx, tenantID scope.TenantID, it Integration, b Bundle, p *Pushed) error {
-	ours, err := savePushed(ctx, tx, it, f.Holder, p, looked{b.Controls, b.Bouncers})
+	ours, err := savePushed(ctx, tx, it, f.Holder, p, storeRevisions{b.Controls, b.Bouncers})
 	if err != nil {
 		return err
 	}

@@ -82,9 +82,9 @@ func (s *shelf) Bundle(ctx context.Context, tenant scope.TenantID, id int64) (Bu
 	if id != 7 || s.gone {
 		return Bundle{}, fault.NotFoundf("no such bouncer")
 	}
-	var at looked
+	var at storeRevisions
 	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {
-		at, err = look(ctx, tx, scope.Production)
+		at, err = readRevisions(ctx, tx, scope.Production)
 		return err
 	})
 	return Bundle{Revision: s.revision, Data: bundleOf(s.revision), Controls: at.Controls, Bouncers: at.Bouncers}, err

@@ -69,7 +69,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 }
 
 // closeProducers closes the connections to Kafka.
-func (f *Forwarder) closeProducers() { f.producers.tidy(f.Now().Add(time.Hour)) }
+func (f *Forwarder) closeProducers() { f.producers.closeUnused(f.Now().Add(time.Hour)) }
 
 // list returns when each lane has something to send. The logs do not announce new entries, so a
 // forwarder that has sent all of them is checked again soon.
@@ -79,7 +79,7 @@ func (f *Forwarder) list(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 		return nil, err
 	}
 	now := f.Now()
-	f.producers.tidy(now.Add(-keepProducer))
+	f.producers.closeUnused(now.Add(-keepProducer))
 	var out []job.Lane
 	for _, l := range all {
 		due, waits, err := l.due(ctx, tx, now)
@@ -103,8 +103,8 @@ func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time,
 	var behind bool
 	switch {
 	case l.Kind == PolicyEngine:
-		var at looked
-		at, err = look(ctx, tx, l.Environment)
+		var at storeRevisions
+		at, err = readRevisions(ctx, tx, l.Environment)
 		behind = l.Looked == nil || *l.Looked != at
 	case l.Kind == SIEM && l.Place != nil:
 		behind, err = follow.Behind(ctx, tx, *l.Place)
@@ -135,7 +135,7 @@ func (f *Forwarder) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 		if err != nil || p.empty() || ctx.Err() != nil || f.Now().Sub(began) > turnTime {
 			done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer stop()
-			free := f.Stores.Write(done, key.Tenant, func(tx *db.Tx) error { return job.FreeLane(done, tx, lanes, key.Lane, f.Holder) })
+			free := f.Stores.Write(done, key.Tenant, func(tx *db.Tx) error { return job.ReleaseLane(done, tx, lanes, key.Lane, f.Holder) })
 			if errors.Is(err, errFailed) {
 				err = nil // already recorded
 			}
@@ -147,7 +147,7 @@ func (f *Forwarder) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 // acquireLane takes a lane, or extends the hold on it.
 func (f *Forwarder) acquireLane(ctx context.Context, key job.LaneKey) (it Integration, ours bool, err error) {
 	err = f.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) (err error) {
-		if ours, err = job.HoldLane(ctx, tx, lanes, key.Lane, f.Holder, f.Now()); err != nil || !ours {
+		if ours, err = job.AcquireLane(ctx, tx, lanes, key.Lane, f.Holder, f.Now()); err != nil || !ours {
 			return err
 		}
 		it, err = load(ctx, tx, key.Lane)
@@ -192,7 +192,7 @@ func (f *Forwarder) send(ctx context.Context, tenant scope.TenantID, it Integrat
 		return errFailed
 	}
 	if errors.Is(err, errLost) && p.bundle != nil { // even after a failure: only the answer may have been lost
-		err = errors.Join(err, f.distrust(done, tenant, it))
+		err = errors.Join(err, f.resetPushed(done, tenant, it))
 	}
 	return err
 }
@@ -257,7 +257,7 @@ func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 		return err
 	}
 	if p.message.Run != nil {
-		if err := f.fails(ctx, tx, tenant, it, *p.message.Run, "the system did not accept the message: "+a.Error); err != nil {
+		if err := f.failRun(ctx, tx, tenant, it, *p.message.Run, "the system did not accept the message: "+a.Error); err != nil {
 			return err
 		}
 	}

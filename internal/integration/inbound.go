@@ -80,7 +80,7 @@ type Grants interface {
 // TakeBridge handles a message of a break-glass system. It returns Unauthenticated if the signature
 // is not valid, and Conflict if the message was received before or the integration is disabled.
 func (s *Service) TakeBridge(ctx context.Context, sc scope.Scope, id int64, in Inbound) (BridgeResult, error) {
-	it, err := s.signed(ctx, sc.Tenant, id, in)
+	it, err := s.findSigner(ctx, sc.Tenant, id, in)
 	if err != nil {
 		return BridgeResult{}, err
 	}
@@ -108,12 +108,12 @@ func (s *Service) TakeBridge(ctx context.Context, sc scope.Scope, id int64, in I
 	if m.Type == typeEnd {
 		return s.Grants.EndGrant(ctx, by, m, once)
 	}
-	return s.Grants.OpenGrant(ctx, by, m, int64(it.spanOf(settingLongest, glassTimes)/time.Second), once)
+	return s.Grants.OpenGrant(ctx, by, m, int64(it.durationOf(settingLongest, glassTimes)/time.Second), once)
 }
 
-// signed returns the bridge whose key signed a message. It returns the same error for every problem
+// findSigner returns the bridge whose key signed a message. It returns the same error for every problem
 // with the signature and for a bridge that does not exist.
-func (s *Service) signed(ctx context.Context, tenant scope.TenantID, id int64, in Inbound) (Integration, error) {
+func (s *Service) findSigner(ctx context.Context, tenant scope.TenantID, id int64, in Inbound) (Integration, error) {
 	wrong := fault.New(fault.Unauthenticated, "invalid_signature", "the message is not signed with the key of this integration, or its time is not ours")
 	var it Integration
 	err := s.Stores.Read(ctx, tenant, func(tx *db.Tx) (err error) {

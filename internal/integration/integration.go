@@ -67,7 +67,7 @@ type Integration struct {
 	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
 	Pushed        *Pushed        `json:"pushed" db:"pushed" doc:"The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind."`
 	Place         *follow.Place  `json:"-" db:"place"`
-	Looked        *looked        `json:"-" db:"looked"`
+	Looked        *storeRevisions        `json:"-" db:"looked"`
 	CreatedBy     string         `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
@@ -162,19 +162,19 @@ func types() []format.Type {
 		},
 		{
 			Name: Workflow, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
-			Settings: []format.Setting{{Name: settingWithin, Kind: "choice", Values: spanNames(answerTimes)}},
+			Settings: []format.Setting{{Name: settingWithin, Kind: "choice", Values: durationNames(answerTimes)}},
 		},
 		{
 			Name: Approval, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
 			Settings: []format.Setting{
-				{Name: settingWithin, Kind: "choice", Values: spanNames(answerTimes)},
+				{Name: settingWithin, Kind: "choice", Values: durationNames(answerTimes)},
 				{Name: settingAsks, Kind: "choice", Values: []string{asksAll, asksNone}},
-				{Name: settingLongest, Kind: "choice", Values: spanNames(grantTimes)},
+				{Name: settingLongest, Kind: "choice", Values: durationNames(grantTimes)},
 			},
 		},
 		{
 			Name: BreakGlass, Secrets: []string{format.HMACSecret}, Credentials: [][]string{{format.HMACSecret}},
-			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: spanNames(glassTimes)}},
+			Settings: []format.Setting{{Name: settingLongest, Kind: "choice", Values: durationNames(glassTimes)}},
 		},
 		{
 			Name: PolicyEngine, Secrets: []string{format.BearerToken, format.Username, format.Password, accessKey, secretKey, sessionToken},

@@ -134,14 +134,14 @@ func TestKafka(t *testing.T) {
 			if trouble == "ack lost" { // the records are stored, but the new place is not
 				err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 					now := b.now()
-					if _, err := job.HoldLane(ctx, tx, lanes, it.ID, "x", now); err != nil {
+					if _, err := job.AcquireLane(ctx, tx, lanes, it.ID, "x", now); err != nil {
 						return err
 					}
 					place := it.Place
 					if _, err := saveSuccess(ctx, tx, it.ID, "x", now, place); err != nil {
 						return err
 					}
-					return job.FreeLane(ctx, tx, lanes, it.ID, "x")
+					return job.ReleaseLane(ctx, tx, lanes, it.ID, "x")
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -138,8 +138,8 @@ func (s *Service) started(ctx context.Context, tx *db.Tx, tenant scope.TenantID,
 	return audit.Append(ctx, tx, it.system(tenant), now, e)
 }
 
-// fails ends a run whose message was not accepted by the system.
-func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64, why string) error {
+// failRun ends a run whose message was not accepted by the system.
+func (s *Service) failRun(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, id int64, why string) error {
 	r, err := getRun(ctx, tx, id)
 	if err != nil || r.EndedAt != nil { // the run may have been answered all the same
 		return err
@@ -148,7 +148,7 @@ func (s *Service) fails(ctx context.Context, tx *db.Tx, tenant scope.TenantID, i
 	r = r.end(RunFailed, why, now)
 	r.TokenHash = ""
 	if r, err = updateRun(ctx, tx, r); err != nil {
-		return unlessEnded(err)
+		return ignoreEnded(err)
 	}
 	return audit.Append(ctx, tx, it.system(tenant), now, it.ended(r))
 }
@@ -225,8 +225,8 @@ func (s *Service) Supersede(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	return audit.Append(ctx, tx, Integration{}.system(tenant), now, entries...)
 }
 
-// unlessEnded returns the error of updateRun, or nil if the run has ended meanwhile.
-func unlessEnded(err error) error {
+// ignoreEnded returns the error of updateRun, or nil if the run has ended meanwhile.
+func ignoreEnded(err error) error {
 	if errors.Is(err, db.ErrNoRows) {
 		return nil
 	}

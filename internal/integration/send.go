@@ -71,7 +71,7 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 			return err
 		}
 		p.place = &place
-		if inKafka(it) {
+		if usesKafka(it) {
 			p.keep = &f.producers
 			p.records, err = records(it, lines)
 			return err
@@ -97,7 +97,7 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, it Integratio
 		return a
 	case it.Kind == PolicyEngine:
 		return s.postBundle(ctx, it, secrets, p)
-	case inKafka(it):
+	case usesKafka(it):
 		a.Error = s.produce(ctx, job.LaneKey{Tenant: tenant, Lane: it.ID}, it, secrets, p.records, p.keep)
 		return a
 	}
@@ -165,7 +165,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 			end := s.started
 			if a.Error != "" {
 				end = func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, it Integration, run int64) error {
-					return s.fails(ctx, tx, tenant, it, run, a.Error)
+					return s.failRun(ctx, tx, tenant, it, run, a.Error)
 				}
 			}
 			if err := end(ctx, tx, sc.Tenant, it, *p.message.Run); err != nil {
@@ -203,7 +203,7 @@ func (s *Service) example(ctx context.Context, sc scope.Scope, it Integration) (
 	switch {
 	case it.Kind == PolicyEngine:
 		return s.exampleBundle(ctx, sc, it)
-	case inKafka(it):
+	case usesKafka(it):
 		rs, err := records(it, []follow.Line{line})
 		return parcel{records: rs}, err
 	case it.Kind == SIEM:

@@ -182,7 +182,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		if err := tx.Notify(ctx, Topic); err != nil { // what waits may be due now
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changed(old, it)))
+		return audit.Append(ctx, tx, sc, s.Now(), it.entry("INTEGRATION_UPDATED", changesOf(old, it)))
 	})
 	return it.withComputed(), err
 }
@@ -273,7 +273,7 @@ func (s *Service) check(ctx context.Context, t format.Type, it Integration, secr
 	switch {
 	case it.Kind == PolicyEngine:
 		return s.checkEngineTarget(ctx, it)
-	case inKafka(it):
+	case usesKafka(it):
 		return s.checkKafkaTarget(ctx, it, secrets)
 	}
 	if server, ok, err := syslogServer(it); err != nil {
@@ -290,7 +290,7 @@ func checkTarget(it Integration, secrets map[string]string) []fault.Detail {
 	switch {
 	case it.Kind == PolicyEngine:
 		return checkEngine(it, secrets)
-	case inKafka(it):
+	case usesKafka(it):
 		return checkKafka(it, secrets)
 	case it.Kind == SIEM:
 		return checkSyslog(it, secrets)
@@ -342,9 +342,9 @@ func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 	})
 }
 
-// changed lists the differences between two integrations for the audit. It gives only scheme and
+// changesOf lists the differences between two integrations for the audit. It gives only scheme and
 // host of endpoints, and only the fact of a change for settings and credentials.
-func changed(old, next Integration) map[string]any {
+func changesOf(old, next Integration) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("enabled", old.Enabled, next.Enabled)

@@ -65,7 +65,7 @@ type lane struct {
 	Kind        string        `db:"kind"`
 	Environment scope.Env     `db:"environment"`
 	Place       *follow.Place `db:"place"`
-	Looked      *looked       `db:"looked"`
+	Looked      *storeRevisions       `db:"looked"`
 	NextAt      *time.Time    `db:"next_at"`
 	Until       time.Time     `db:"lane_until"`
 	Holder      string        `db:"lane_holder"`
@@ -143,7 +143,7 @@ func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now ti
 
 // savePushed records which bundle the store of a policy engine has. It returns false if another
 // replica has taken over the lane, or if the integration has changed and may have another store.
-func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p *Pushed, at looked) (bool, error) {
+func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p *Pushed, at storeRevisions) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE integrations SET pushed = $4, looked = $5 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, p, &at)
 	return n == 1, err
 }
@@ -156,7 +156,7 @@ func forgetPushed(ctx context.Context, tx *db.Tx, id int64, holder string) error
 }
 
 // saveLooked records that the bundle is still the one that was pushed.
-func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at looked) error {
+func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at storeRevisions) error {
 	_, err := tx.Exec(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)
 	return err
 }

@@ -38,8 +38,8 @@ const (
 // topicName matches the names that Kafka allows for topics.
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
-// inKafka reports whether an integration is a SIEM with a Kafka endpoint.
-func inKafka(it Integration) bool {
+// usesKafka reports whether an integration is a SIEM with a Kafka endpoint.
+func usesKafka(it Integration) bool {
 	return it.Kind == SIEM && (strings.HasPrefix(it.Endpoint, kafkaScheme) || strings.HasPrefix(it.Endpoint, plainKafkaScheme))
 }
 
@@ -164,10 +164,10 @@ func records(it Integration, lines []follow.Line) ([]kafka.Record, error) {
 // producer id.
 type producers struct {
 	mu   sync.Mutex
-	open map[job.LaneKey]*kept
+	open map[job.LaneKey]*openProducer
 }
 
-type kept struct {
+type openProducer struct {
 	*kafka.Producer
 	changeNo int64
 	used     time.Time
@@ -176,7 +176,7 @@ type kept struct {
 // take returns the producer of a lane. It opens a new one if there is none for this version of the
 // integration.
 func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open func() (*kafka.Producer, error)) (*kafka.Producer, error) {
-	ps.end(func(at job.LaneKey, k *kept) bool { return at == key && k.changeNo != changeNo })
+	ps.closeSelected(func(at job.LaneKey, k *openProducer) bool { return at == key && k.changeNo != changeNo })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	k := ps.open[key]
@@ -186,9 +186,9 @@ func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open f
 			return nil, err
 		}
 		if ps.open == nil {
-			ps.open = map[job.LaneKey]*kept{}
+			ps.open = map[job.LaneKey]*openProducer{}
 		}
-		k = &kept{Producer: p, changeNo: changeNo}
+		k = &openProducer{Producer: p, changeNo: changeNo}
 		ps.open[key] = k
 	}
 	k.used = now
@@ -197,18 +197,18 @@ func (ps *producers) take(key job.LaneKey, changeNo int64, now time.Time, open f
 
 // drop closes the producer of a lane.
 func (ps *producers) drop(key job.LaneKey) {
-	ps.end(func(at job.LaneKey, _ *kept) bool { return at == key })
+	ps.closeSelected(func(at job.LaneKey, _ *openProducer) bool { return at == key })
 }
 
-// tidy closes the producers that were last used before a time.
-func (ps *producers) tidy(before time.Time) {
-	ps.end(func(_ job.LaneKey, k *kept) bool { return k.used.Before(before) })
+// closeUnused closes the producers that were last used before a time.
+func (ps *producers) closeUnused(before time.Time) {
+	ps.closeSelected(func(_ job.LaneKey, k *openProducer) bool { return k.used.Before(before) })
 }
 
-// end closes the producers that which selects. It does not hold the lock while their connections
+// closeSelected closes the producers that which selects. It does not hold the lock while their connections
 // close, so other lanes do not wait.
-func (ps *producers) end(which func(job.LaneKey, *kept) bool) {
-	var over []*kept
+func (ps *producers) closeSelected(which func(job.LaneKey, *openProducer) bool) {
+	var over []*openProducer
 	ps.mu.Lock()
 	for key, k := range ps.open {
 		if which(key, k) {

@@ -105,26 +105,26 @@ func Insert(ctx context.Context, tx *db.Tx, j Job) (bool, error) {
 	return true, tx.Notify(ctx, wakeName)
 }
 
-// permanent is an error for which a retry is pointless.
-type permanent struct{ err error }
+// permanentError is an error for which a retry is pointless.
+type permanentError struct{ err error }
 
-func (p permanent) Error() string { return p.err.Error() }
-func (p permanent) Unwrap() error { return p.err }
+func (p permanentError) Error() string { return p.err.Error() }
+func (p permanentError) Unwrap() error { return p.err }
 
 // Permanent wraps an error of a handler, so that the job becomes dead without another attempt.
-func Permanent(err error) error { return permanent{err} }
+func Permanent(err error) error { return permanentError{err} }
 
-// later is an error with the delay before the next attempt.
-type later struct {
+// retryError is an error with the delay before the next attempt.
+type retryError struct {
 	err   error
 	delay time.Duration
 }
 
-func (l later) Error() string { return l.err.Error() }
-func (l later) Unwrap() error { return l.err }
+func (l retryError) Error() string { return l.err.Error() }
+func (l retryError) Unwrap() error { return l.err }
 
 // RetryAfter wraps an error of a handler, so that the next attempt starts after d.
-func RetryAfter(d time.Duration, err error) error { return later{err, d} }
+func RetryAfter(d time.Duration, err error) error { return retryError{err, d} }
 
 // Backoff returns the delay after a failed attempt: 5 s, doubled for each further attempt, at most
 // 1 h.

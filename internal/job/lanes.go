@@ -148,13 +148,13 @@ func (l *Lanes) serve(ctx context.Context, key LaneKey, renew func()) time.Time 
 // lane_holder and lane_until.
 type LaneTable string
 
-// HoldLane acquires a lane that is enabled and free, or renews it if holder already owns it. It
+// AcquireLane acquires a lane that is enabled and free, or renews it if holder already owns it. It
 // returns false if another replica owns it.
-func HoldLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now time.Time) (bool, error) {
+func AcquireLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now time.Time) (bool, error) {
 	return holdLane(ctx, tx, table, id, holder, now, now.Add(LaneTime))
 }
 
-// FreeLane releases a lane if holder still owns it.
-func FreeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
+// ReleaseLane releases a lane if holder still owns it.
+func ReleaseLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
 	return freeLane(ctx, tx, table, id, holder)
 }

@@ -125,7 +125,7 @@ func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks
 		return nil, nil, err
 	}
 	now := r.Now()
-	latest := db.LatestEnd(now, r.Lease)
+	latest := db.MaxLeaseEnd(now, r.Lease)
 	// Most checks find nothing, so they must not wait for the write lock.
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		again, err = nextDue(ctx, tx, latest)
@@ -235,8 +235,8 @@ func (r *Runner) kind(name string) (Kind, bool) {
 
 // storeResult stores the result of a task.
 func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause error) error {
-	var final permanent
-	var delayed later
+	var final permanentError
+	var delayed retryError
 	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {
 		switch {
 		case cause == nil:

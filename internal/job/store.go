@@ -31,7 +31,7 @@ const claimable = `(state = 'pending' AND run_at <= $1 OR state = 'running' AND 
 func claimTasks(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, n int) ([]Task, error) {
 	return db.All[Task](ctx, tx, `UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
 		WHERE id IN (SELECT id FROM jobs WHERE `+claimable+` ORDER BY run_at, id LIMIT $4) AND `+claimable+`
-		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, db.LatestEnd(now, lease), now.Add(lease), n)
+		RETURNING id, kind, payload, attempt, max_attempts, created_at`, now, db.MaxLeaseEnd(now, lease), now.Add(lease), n)
 }
 
 // nextDue returns when the earliest job is due, or nil if there is none. A job whose lease ends
@@ -76,7 +76,7 @@ func killTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string)
 func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Time, ttl time.Duration) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-		WHERE leases.until < $4 OR leases.until > $5 OR leases.holder = excluded.holder`, name, holder, now.Add(ttl), now, db.LatestEnd(now, ttl))
+		WHERE leases.until < $4 OR leases.until > $5 OR leases.holder = excluded.holder`, name, holder, now.Add(ttl), now, db.MaxLeaseEnd(now, ttl))
 	return n == 1, err
 }
 
@@ -88,7 +88,7 @@ func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
 // holdLane acquires a lane that is free or whose lease has expired (db.LatestEnd), or renews it.
 func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now, until time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = $2, lane_until = $3
-		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, db.LatestEnd(now, LaneTime))
+		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, db.MaxLeaseEnd(now, LaneTime))
 	return n == 1, err
 }
 

@@ -57,7 +57,7 @@ func (c *conn) serve() {
 
 // run answers requests. It returns true if the connection goes to net/http, and false if it ends.
 func (c *conn) run() bool {
-	c.arm(c.l.Now().Add(c.l.First))
+	c.setDeadline(c.l.Now().Add(c.l.First))
 	for {
 		if len(c.buf) == 0 {
 			if !c.waitForRequest() {
@@ -68,7 +68,7 @@ func (c *conn) run() bool {
 			return true
 		}
 		whole := c.head.size + c.head.length
-		if whole > len(c.buf) && !c.more(whole) {
+		if whole > len(c.buf) && !c.readBody(whole) {
 			return false
 		}
 		if !c.answer() {
@@ -91,7 +91,7 @@ func (c *conn) waitForRequest() bool {
 	c.buf = c.buf[:n]
 	now := c.l.moment.Load().at
 	if left := c.until.Sub(now); left < c.l.Idle*3/4 || left > c.l.Idle+grain {
-		c.arm(now.Add(c.l.Idle + grain)) // only now and then: setting a deadline costs as much as parsing a header
+		c.setDeadline(now.Add(c.l.Idle + grain)) // only now and then: setting a deadline costs as much as parsing a header
 	}
 	return err == nil
 }
@@ -103,16 +103,16 @@ func (c *conn) release() {
 	}
 }
 
-// more reads the rest of a body, until the buffer holds whole bytes.
-func (c *conn) more(whole int) bool {
-	c.arm(c.l.Now().Add(c.l.Body))
+// readBody reads the rest of a body, until the buffer holds whole bytes.
+func (c *conn) readBody(whole int) bool {
+	c.setDeadline(c.l.Now().Add(c.l.Body))
 	n, err := io.ReadFull(c.Conn, c.buf[len(c.buf):whole])
 	c.buf = c.buf[:len(c.buf)+n]
 	return err == nil
 }
 
-// arm sets the deadline of all reads and writes.
-func (c *conn) arm(t time.Time) {
+// setDeadline sets the deadline of all reads and writes.
+func (c *conn) setDeadline(t time.Time) {
 	c.until = t
 	_ = c.SetDeadline(t) // a closed connection fails at the next read
 }
@@ -155,7 +155,7 @@ func (c *conn) handle() (ok bool) {
 // returns false if the listener is closed. The two parsers cannot disagree about where a request
 // ends, because the lane serves only requests of one simple form.
 func (c *conn) handOver() bool {
-	c.arm(time.Time{})
+	c.setDeadline(time.Time{})
 	return c.l.passOn(accepted{conn: framing.NewServerConn(c.Conn, append([]byte(nil), c.buf...))})
 }
 

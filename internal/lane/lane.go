@@ -48,7 +48,7 @@ type Listener struct {
 	ctx     context.Context // the context of all requests
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	moment  atomic.Pointer[moment]
+	moment  atomic.Pointer[cachedTime]
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -64,8 +64,8 @@ type accepted struct {
 // request would cost as much as reading its header.
 const grain = time.Second
 
-// moment is the time that the lane uses.
-type moment struct {
+// cachedTime is the time that the lane uses.
+type cachedTime struct {
 	at   time.Time
 	date string // the value of the header Date
 }
@@ -193,5 +193,5 @@ func (l *Listener) tick() {
 
 func (l *Listener) updateTime() {
 	now := l.Now()
-	l.moment.Store(&moment{at: now, date: now.UTC().Format(http.TimeFormat)})
+	l.moment.Store(&cachedTime{at: now, date: now.UTC().Format(http.TimeFormat)})
 }

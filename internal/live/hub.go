@@ -15,7 +15,7 @@ type hub struct {
 	tenant  scope.TenantID
 	stop    context.CancelFunc
 	ended   <-chan struct{}
-	woken   chan struct{} // of capacity 1
+	wakeup   chan struct{} // of capacity 1
 	members int           // guarded by Service.mu
 
 	reading sync.Mutex // held while changes are read and distributed
@@ -26,8 +26,8 @@ type hub struct {
 	streams map[*Stream]struct{}
 }
 
-// change is a Change with its revision and its gauge.
-type change struct {
+// changeRevision is a Change with its revision and its gauge.
+type changeRevision struct {
 	revision int64
 	gauge    gauge // the value gauges: the change comes from the log
 }
@@ -35,17 +35,17 @@ type change struct {
 // update is the result of one read. of has the revisions of changes.
 type update struct {
 	changes []Change
-	of      []change
+	revisions      []changeRevision
 	reload  bool
 }
 
-func (n *update) add(c Change, of change) {
-	n.changes, n.of = append(n.changes, c), append(n.of, of)
+func (n *update) add(c Change, of changeRevision) {
+	n.changes, n.revisions = append(n.changes, c), append(n.revisions, of)
 }
 
 func (h *hub) wake() {
 	select {
-	case h.woken <- struct{}{}:
+	case h.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -68,7 +68,7 @@ func (h *hub) run(ctx context.Context) {
 			return
 		case <-clock.C:
 			all = true
-		case <-h.woken:
+		case <-h.wakeup:
 		}
 		err := h.refresh(ctx, all)
 		if err != nil && !failing && ctx.Err() == nil {
@@ -134,7 +134,7 @@ func between(ctx context.Context, tx *db.Tx, from, to position) (update, error) 
 	}
 	for g, now := range to.gauges {
 		if from.gauges[g] != now {
-			n.add(gaugeChanges[g], change{revision: now, gauge: gauge(g)})
+			n.add(gaugeChanges[g], changeRevision{revision: now, gauge: gauge(g)})
 		}
 	}
 	if from.seq == to.seq {
@@ -154,7 +154,7 @@ func between(ctx context.Context, tx *db.Tx, from, to position) (update, error) 
 	}
 	for _, e := range entries {
 		for _, c := range e.changes(e.Object == "policy" && libs[e.ObjectID]) {
-			n.add(c, change{revision: e.Seq, gauge: gauges})
+			n.add(c, changeRevision{revision: e.Seq, gauge: gaugeCount})
 		}
 	}
 	return n, nil

@@ -26,9 +26,9 @@ import (
 
 // Bounds on streams.
 const (
-	maxEach    = 10   // open streams of one person or key
-	maxTenant  = 500  // open streams of one tenant
-	maxAll     = 2000 // open streams of all tenants
+	maxPerOwner    = 10   // open streams of one person or key
+	maxPerTenant  = 500  // open streams of one tenant
+	maxStreams     = 2000 // open streams of all tenants
 	maxPending = 256  // changes that wait for one client; more become a reload
 	maxEntries = 1000 // entries of the log that are read at once; more become a reload
 )
@@ -49,7 +49,7 @@ type Service struct {
 	mu     sync.Mutex
 	hubs   map[scope.TenantID]*hub
 	open   int
-	each   map[owner]int
+	perOwner   map[owner]int
 	closed bool
 	run    sync.WaitGroup
 }
@@ -86,11 +86,11 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, last string) (*Strea
 	if !seesAny(sc) {
 		return nil, fault.New(fault.Forbidden, "permission_denied", "this credential may not read any of the topics")
 	}
-	h, err := s.enter(sc)
+	h, err := s.countStream(sc)
 	if err != nil {
 		return nil, err
 	}
-	st := &Stream{service: s, hub: h, owner: ownerOf(sc), woken: make(chan struct{}, 1), done: h.ended, pending: map[Change]change{}}
+	st := &Stream{service: s, hub: h, owner: ownerOf(sc), ready: make(chan struct{}, 1), done: h.ended, pending: map[Change]changeRevision{}}
 	if err := h.join(ctx, st, sc, last); err != nil {
 		st.Close()
 		return nil, err
@@ -98,36 +98,36 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, last string) (*Strea
 	return st, nil
 }
 
-// enter counts a new stream and returns the tenant's hub. It starts the hub if necessary.
-func (s *Service) enter(sc scope.Scope) (*hub, error) {
+// countStream counts a new stream and returns the tenant's hub. It starts the hub if necessary.
+func (s *Service) countStream(sc scope.Scope) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, who := s.hubs[sc.Tenant], ownerOf(sc)
-	if s.closed || s.each[who] >= maxEach || s.open >= maxAll || h != nil && h.members >= maxTenant {
+	if s.closed || s.perOwner[who] >= maxPerOwner || s.open >= maxStreams || h != nil && h.members >= maxPerTenant {
 		return nil, fault.New(fault.RateLimited, "too_many_streams", "too many streams are open").After(5 * time.Second)
 	}
 	if h == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		h = &hub{service: s, tenant: sc.Tenant, stop: stop, ended: ctx.Done(), woken: make(chan struct{}, 1), streams: map[*Stream]struct{}{}}
+		h = &hub{service: s, tenant: sc.Tenant, stop: stop, ended: ctx.Done(), wakeup: make(chan struct{}, 1), streams: map[*Stream]struct{}{}}
 		if s.hubs == nil {
-			s.hubs, s.each = map[scope.TenantID]*hub{}, map[owner]int{}
+			s.hubs, s.perOwner = map[scope.TenantID]*hub{}, map[owner]int{}
 		}
 		s.hubs[sc.Tenant] = h
 		s.run.Go(func() { h.run(ctx) })
 	}
 	h.members++
 	s.open++
-	s.each[who]++
+	s.perOwner[who]++
 	return h, nil
 }
 
-// release uncounts a stream. The last stream of a tenant stops its hub.
-func (s *Service) release(h *hub, who owner) {
+// uncountStream uncounts a stream. The last stream of a tenant stops its hub.
+func (s *Service) uncountStream(h *hub, who owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
-	if s.each[who]--; s.each[who] == 0 {
-		delete(s.each, who)
+	if s.perOwner[who]--; s.perOwner[who] == 0 {
+		delete(s.perOwner, who)
 	}
 	if h.members--; h.members == 0 {
 		h.stop()

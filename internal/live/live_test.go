@@ -78,7 +78,7 @@ func next(t *testing.T, st *Stream, sc scope.Scope) Message {
 			return m
 		}
 		select {
-		case <-st.Woken():
+		case <-st.Ready():
 		case <-look.C:
 		case <-late:
 			t.Fatal("no message")
@@ -211,11 +211,11 @@ func TestGauges(t *testing.T) {
 // TestSlowClient: the changes that wait for a client are bounded. A client that reads too slowly
 // must read everything again.
 func TestSlowClient(t *testing.T) {
-	st := &Stream{service: &Service{Now: time.Now}, scope: everything, woken: make(chan struct{}, 1), pending: map[Change]change{}}
+	st := &Stream{service: &Service{Now: time.Now}, scope: everything, ready: make(chan struct{}, 1), pending: map[Change]changeRevision{}}
 	for round := range 10 {
 		var n update
 		for i := range maxPending {
-			n.add(Change{Policies, scope.Sandbox, fmt.Sprint(round, "-", i)}, change{revision: int64(i), gauge: gauges})
+			n.add(Change{Policies, scope.Sandbox, fmt.Sprint(round, "-", i)}, changeRevision{revision: int64(i), gauge: gaugeCount})
 		}
 		st.add(n, position{seq: int64(round)})
 		if len(st.pending) > maxPending+1 || len(st.order) > maxPending+1 {
@@ -321,7 +321,7 @@ func TestPosition(t *testing.T) {
 	if got, ok := parsePosition(p.String()); !ok || got != p {
 		t.Errorf("%v reads as %v", p, got)
 	}
-	few := strings.Repeat(".0", int(gauges)-1)
+	few := strings.Repeat(".0", int(gaugeCount)-1)
 	if _, ok := parsePosition("1" + few + ".0"); !ok {
 		t.Error("an id with all gauges does not read")
 	}
@@ -331,7 +331,7 @@ func TestPosition(t *testing.T) {
 		}
 	}
 	shown := p.shownTo(reader("users:read"))
-	if shown.seq != p.seq || shown.gauges != [gauges]int64{} {
+	if shown.seq != p.seq || shown.gauges != [gaugeCount]int64{} {
 		t.Errorf("somebody who may see no gauge is shown %v", shown)
 	}
 }
@@ -342,7 +342,7 @@ func TestBounds(t *testing.T) {
 		s := service(t, c)
 		sc := reader("policies:read")
 		var first *Stream
-		for range maxEach {
+		for range maxPerOwner {
 			first = open(t, s, sc, "")
 		}
 		if _, err := s.Open(t.Context(), sc, ""); !fault.Is(err, fault.RateLimited) {

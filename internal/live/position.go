@@ -26,11 +26,11 @@ const (
 	webhooksAll
 	telemetryAll
 	dataSourcesAll
-	gauges // the number of gauges
+	gaugeCount // the number of gauges
 )
 
 // gaugeChanges are the changes that the gauges stand for.
-var gaugeChanges = [gauges]Change{
+var gaugeChanges = [gaugeCount]Change{
 	decisionsSandbox:        {Topic: Decisions, Environment: scope.Sandbox},
 	decisionsProduction:     {Topic: Decisions, Environment: scope.Production},
 	revisionsSandbox:        {Topic: Revisions, Environment: scope.Sandbox},
@@ -51,7 +51,7 @@ var gaugeChanges = [gauges]Change{
 // the values of the gauges.
 type position struct {
 	seq    int64
-	gauges [gauges]int64
+	gauges [gaugeCount]int64
 }
 
 // String returns the position as the id of a message, for parsePosition.
@@ -69,7 +69,7 @@ func (p position) String() string {
 func parsePosition(id string) (position, bool) {
 	var p position
 	parts := strings.Split(id, ".")
-	if len(parts) != 1+int(gauges) {
+	if len(parts) != 1+int(gaugeCount) {
 		return p, false
 	}
 	var err error

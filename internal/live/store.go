@@ -44,9 +44,9 @@ func libraries(ctx context.Context, tx *db.Tx) (map[string]bool, error) {
 	return out, err
 }
 
-// recent is the period in which decisions are counted. A later delivery of a bouncer does not
+// countedPeriod is the period in which decisions are counted. A later delivery of a bouncer does not
 // update open screens.
-const recent = 8 * 24 * time.Hour
+const countedPeriod = 8 * 24 * time.Hour
 
 // reading is the value of a gauge in one environment; the environment is empty for a gauge of the
 // whole tenant.
@@ -98,7 +98,7 @@ func readGauges(ctx context.Context, tx *db.Tx, p *position) error {
 func readDecisions(ctx context.Context, tx *db.Tx, now time.Time, p *position) error {
 	const day = 24 * time.Hour
 	rows, err := db.All[reading](ctx, tx, `SELECT environment, CAST(SUM(n) AS BIGINT) AS n FROM decision_rollups
-		WHERE width = $1 AND bucket >= $2 AND measure IN ('permit', 'deny') GROUP BY environment`, day.Microseconds(), now.Add(-recent))
+		WHERE width = $1 AND bucket >= $2 AND measure IN ('permit', 'deny') GROUP BY environment`, day.Microseconds(), now.Add(-countedPeriod))
 	if err == nil {
 		p.set(decisionsSandbox, rows)
 	}

@@ -16,7 +16,7 @@ type Stream struct {
 	service *Service
 	hub     *hub
 	owner   owner
-	woken   chan struct{} // of capacity 1
+	ready   chan struct{} // of capacity 1
 	done    <-chan struct{}
 	closing sync.Once
 
@@ -25,9 +25,9 @@ type Stream struct {
 	at      position // what the client has received
 	latest  position // the position after pending
 	order   []Change
-	pending map[Change]change
+	pending map[Change]changeRevision
 	reload  bool
-	sentAt  [gauges]time.Time // when a change of decisions was last sent
+	sentAt  [gaugeCount]time.Time // when a change of decisions was last sent
 }
 
 // Message is what a client receives at once.
@@ -35,19 +35,19 @@ type Message struct {
 	// Reload means that the changes are not known: the client must read everything again. Then
 	// there are no Changes.
 	Reload  bool
-	Changes []Told
+	Changes []VersionedChange
 	// ID is the position after the message. Open continues from it.
 	ID string
 }
 
-// Told is a change with a number that is different for each state of what changed.
-type Told struct {
+// VersionedChange is a change with a number that is different for each state of what changed.
+type VersionedChange struct {
 	Change
 	Revision int64
 }
 
-// Woken receives a value when there is something to Take.
-func (st *Stream) Woken() <-chan struct{} { return st.woken }
+// Ready receives a value when there is something to Take.
+func (st *Stream) Ready() <-chan struct{} { return st.ready }
 
 // Done is closed when the server stops.
 func (st *Stream) Done() <-chan struct{} { return st.done }
@@ -56,7 +56,7 @@ func (st *Stream) Done() <-chan struct{} { return st.done }
 func (st *Stream) Close() {
 	st.closing.Do(func() {
 		st.hub.remove(st)
-		st.service.release(st.hub, st.owner)
+		st.service.uncountStream(st.hub, st.owner)
 	})
 }
 
@@ -77,7 +77,7 @@ func (st *Stream) add(n update, to position) {
 		if _, waits := st.pending[c]; !waits {
 			st.order = append(st.order, c)
 		}
-		st.pending[c] = n.of[i]
+		st.pending[c] = n.revisions[i]
 		st.reload = len(st.order) > maxPending
 	}
 	if st.reload {
@@ -86,7 +86,7 @@ func (st *Stream) add(n update, to position) {
 	}
 	if st.reload || len(st.order) > 0 {
 		select {
-		case st.woken <- struct{}{}:
+		case st.ready <- struct{}{}:
 		default:
 		}
 	}
@@ -116,18 +116,18 @@ func (st *Stream) Take(sc scope.Scope) (Message, bool) {
 	var m Message
 	st.order = slices.DeleteFunc(st.order, func(c Change) bool {
 		of := st.pending[c]
-		if c.Topic == Decisions && of.gauge < gauges {
+		if c.Topic == Decisions && of.gauge < gaugeCount {
 			if since := now.Sub(st.sentAt[of.gauge]); since >= 0 && since < decisionsEvery {
 				return false
 			}
 			st.sentAt[of.gauge] = now
 		}
 		delete(st.pending, c)
-		if of.gauge < gauges {
+		if of.gauge < gaugeCount {
 			st.at.gauges[of.gauge] = of.revision
 		}
 		if c.seenIn(sc) {
-			m.Changes = append(m.Changes, Told{c, of.revision})
+			m.Changes = append(m.Changes, VersionedChange{c, of.revision})
 		}
 		return true
 	})

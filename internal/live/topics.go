@@ -104,8 +104,8 @@ var objects = map[string]string{
 	"access_request":       Resources,
 }
 
-// quiet are the types of entries that change nothing that a topic shows.
-var quiet = []string{"LOGIN", "LOGIN_FAILED", "LOGOUT", "SESSION_ENDED", "POLICY_SIMULATION_RUN"}
+// ignoredEvents are the types of entries that change nothing that a topic shows.
+var ignoredEvents = []string{"LOGIN", "LOGIN_FAILED", "LOGOUT", "SESSION_ENDED", "POLICY_SIMULATION_RUN"}
 
 // Change identifies what changed. It is comparable, so that equal pending changes are sent once.
 type Change struct {
@@ -151,7 +151,7 @@ func seesAny(sc scope.Scope) bool {
 // if the entry is about a policy that is a library.
 func (e entry) changes(library bool) []Change {
 	name := objects[e.Object]
-	if name == "" || slices.Contains(quiet, e.Type) {
+	if name == "" || slices.Contains(ignoredEvents, e.Type) {
 		return nil
 	}
 	if library {

@@ -78,7 +78,7 @@ func (s *Server) shutdown(context.Context, json.RawMessage) (any, *rpcError) {
 }
 
 func (s *Server) completion(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, know, p, failed := s.where(raw)
+	d, know, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -100,7 +100,7 @@ func (s *Server) completion(_ context.Context, raw json.RawMessage) (any, *rpcEr
 }
 
 func (s *Server) hover(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, know, p, failed := s.where(raw)
+	d, know, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -112,7 +112,7 @@ func (s *Server) hover(_ context.Context, raw json.RawMessage) (any, *rpcError) 
 }
 
 func (s *Server) formatting(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, _, failed := s.where(raw)
+	d, _, _, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -124,7 +124,7 @@ func (s *Server) formatting(_ context.Context, raw json.RawMessage) (any, *rpcEr
 }
 
 func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, _, failed := s.where(raw)
+	d, _, _, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -151,9 +151,9 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	return actions, nil
 }
 
-// where returns the document and the position that a request names, and what is known about the
+// locate returns the document and the position that a request names, and what is known about the
 // document.
-func (s *Server) where(raw json.RawMessage) (document, hint.Knowledge, position, *rpcError) {
+func (s *Server) locate(raw json.RawMessage) (document, hint.Knowledge, position, *rpcError) {
 	p, failed := params[at](raw)
 	if failed != nil {
 		return document{}, hint.Knowledge{}, position{}, failed

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// tooBig is the error for a message that was skipped because it is too large.
-type tooBig struct{ size int64 }
+// oversizedError is the error for a message that was skipped because it is too large.
+type oversizedError struct{ size int64 }
 
-func (e *tooBig) Error() string {
+func (e *oversizedError) Error() string {
 	return fmt.Sprintf("a message of %d bytes is over the limit of %d", e.size, maxFrame)
 }
 
@@ -56,7 +56,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 		if _, err := io.CopyN(io.Discard, r, size); err != nil {
 			return nil, io.ErrUnexpectedEOF
 		}
-		return nil, &tooBig{size}
+		return nil, &oversizedError{size}
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {

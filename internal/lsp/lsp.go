@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			return nil // the goroutine of read may block until the process ends
 		case f = <-frames:
 		}
-		var big *tooBig
+		var big *oversizedError
 		switch {
 		case errors.Is(f.err, io.EOF):
 			return nil
@@ -126,7 +126,7 @@ func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 			case <-ctx.Done():
 				return
 			}
-			var big *tooBig
+			var big *oversizedError
 			if err != nil && !errors.As(err, &big) {
 				return
 			}

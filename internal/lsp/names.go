@@ -40,7 +40,7 @@ type (
 
 // definition handles textDocument/definition.
 func (s *Server) definition(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, p, failed := s.where(raw)
+	d, _, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -50,7 +50,7 @@ func (s *Server) definition(ctx context.Context, raw json.RawMessage) (any, *rpc
 
 // references handles textDocument/references.
 func (s *Server) references(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, p, failed := s.where(raw)
+	d, _, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -68,7 +68,7 @@ func (s *Server) references(ctx context.Context, raw json.RawMessage) (any, *rpc
 
 // documentSymbols handles textDocument/documentSymbol. It returns the outline of a document.
 func (s *Server) documentSymbols(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, _, failed := s.where(raw)
+	d, _, _, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -85,7 +85,7 @@ func (s *Server) documentSymbols(_ context.Context, raw json.RawMessage) (any, *
 
 // prepareRename handles textDocument/prepareRename. It returns null if nothing can be renamed.
 func (s *Server) prepareRename(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, p, failed := s.where(raw)
+	d, _, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -98,7 +98,7 @@ func (s *Server) prepareRename(_ context.Context, raw json.RawMessage) (any, *rp
 
 // rename handles textDocument/rename. It renames in all files of the editor's folders.
 func (s *Server) rename(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, _, p, failed := s.where(raw)
+	d, _, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}
@@ -122,7 +122,7 @@ func (s *Server) rename(ctx context.Context, raw json.RawMessage) (any, *rpcErro
 
 // signatureHelp handles textDocument/signatureHelp.
 func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rpcError) {
-	d, know, p, failed := s.where(raw)
+	d, know, p, failed := s.locate(raw)
 	if failed != nil {
 		return nil, failed
 	}

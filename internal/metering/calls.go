@@ -106,7 +106,7 @@ type Calls struct {
 // earlier process left in the book.
 func NewCalls(stores *db.Cluster, book *tally.Book, now func() time.Time, log *slog.Logger) *Calls {
 	s := &Calls{stores: stores, book: book, now: now, log: log, meters: map[call]*meter{}, live: map[call]*counted{}}
-	for _, c := range book.Left() {
+	for _, c := range book.Leftover() {
 		if key, ok := parseCall(c.Key); ok {
 			s.left = append(s.left, &counted{call: key, Counter: c})
 		} else {

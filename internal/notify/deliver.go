@@ -66,13 +66,13 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	var ours bool
 	err := d.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
 		now := d.Now()
-		if ours, err = job.HoldLane(ctx, tx, lanes, id, d.Holder, now); err != nil || !ours {
+		if ours, err = job.AcquireLane(ctx, tx, lanes, id, d.Holder, now); err != nil || !ours {
 			return err
 		}
 		if c, err = getLane(ctx, tx, id); err != nil {
 			return err
 		}
-		if err = d.arrange(ctx, tx, tenant, c, db.Stamp(now)); err != nil {
+		if err = d.holdDue(ctx, tx, tenant, c, db.Stamp(now)); err != nil {
 			return err
 		}
 		due, err = dueParcels(ctx, tx, id, now, perTurn)
@@ -88,7 +88,7 @@ func (d *Deliverer) runLane(ctx context.Context, key job.LaneKey, renew func()) 
 	done, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	return time.Time{}, errors.Join(err, d.Stores.Write(done, tenant, func(tx *db.Tx) error {
-		return job.FreeLane(done, tx, lanes, id, d.Holder)
+		return job.ReleaseLane(done, tx, lanes, id, d.Holder)
 	}))
 }
 

@@ -103,7 +103,7 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 			d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
 			var due []parcel
 			err := b.stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
-				if _, err = job.HoldLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.now()); err != nil {
+				if _, err = job.AcquireLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.now()); err != nil {
 					return err
 				}
 				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.now(), perTurn)
@@ -166,7 +166,7 @@ func TestReplicas(t *testing.T) {
 		ch := b.channel(Draft{Endpoint: r.URL})
 		b.queue(Note{Fault: "f"})
 		err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
-			_, err := job.HoldLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.now())
+			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.now())
 			return err
 		})
 		if err != nil {
@@ -336,7 +336,7 @@ func TestSink(t *testing.T) {
 					return event.Emit(ctx, tx, admin, c.event, event.Event{Type: event.PolicyCreated, ObjectKind: "policy", ObjectID: "1"})
 				})
 				if err == nil {
-					_, err = b.events.Tenant(ctx, scope.DefaultTenant)
+					_, err = b.events.DispatchTenant(ctx, scope.DefaultTenant)
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -28,16 +28,16 @@ const (
 	digestText     = 1800
 )
 
-// arrange decides which of the due deliveries of a channel are sent now. It holds messages in quiet
+// holdDue decides which of the due deliveries of a channel are sent now. It holds messages in quiet
 // hours, and in the digest window after a message. It combines messages that were held into one
 // digest. A delivery that was tried before, and one that waits behind it with the same fault, is
 // held only in quiet hours, and is then sent on its own.
-func (d *Deliverer) arrange(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, now time.Time) error {
+func (d *Deliverer) holdDue(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, now time.Time) error {
 	if until, quiet := c.QuietHours.until(now); quiet {
 		return holdQuiet(ctx, tx, c.ID, now, db.Stamp(until), c.QuietHours.Except)
 	}
 	t, _ := format.Find(c.Type)
-	summed, err := d.sumUp(ctx, tx, tenant, c, t.Lasting, now)
+	summed, err := d.makeDigest(ctx, tx, tenant, c, t.Lasting, now)
 	if err != nil || c.DigestWindow == 0 || t.Lasting {
 		return err
 	}
@@ -57,10 +57,10 @@ func (d *Deliverer) arrange(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	return holdBurst(ctx, tx, c.ID, now, until, first)
 }
 
-// sumUp makes one digest of the messages whose hold has ended, and reports whether it made one. A
+// makeDigest makes one digest of the messages whose hold has ended, and reports whether it made one. A
 // single message is sent as it is. So are all messages of a type that keeps an incident or a ticket
 // for each fault.
-func (d *Deliverer) sumUp(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, lasting bool, now time.Time) (bool, error) {
+func (d *Deliverer) makeDigest(ctx context.Context, tx *db.Tx, tenant scope.TenantID, c Channel, lasting bool, now time.Time) (bool, error) {
 	held, err := heldParcels(ctx, tx, c.ID, now, perDigest)
 	if err != nil || len(held) == 0 {
 		return false, err
@@ -103,7 +103,7 @@ func (d *Deliverer) digestOf(tenant scope.TenantID, c Channel, held []parcel) (f
 		if err := json.Unmarshal(p.Message, &m); err != nil {
 			return format.Message{}, nil, fault.Wrap(err, "read a held message")
 		}
-		if rank(m.Severity) > rank(n.Severity) {
+		if severityRank(m.Severity) > severityRank(n.Severity) {
 			n.Severity = m.Severity
 		}
 		n.Resolved = n.Resolved && m.Status == format.Resolved
@@ -112,7 +112,7 @@ func (d *Deliverer) digestOf(tenant scope.TenantID, c Channel, held []parcel) (f
 	const minute = "2 Jan 15:04"
 	first, last := n.Digest[0].At.In(zone), n.Digest[len(n.Digest)-1].At.In(zone)
 	n.Title = fmt.Sprintf("%d messages from %s to %s (%s)", len(held), first.Format(minute), last.Format(minute), zone)
-	slices.SortStableFunc(n.Digest, func(a, b format.Summary) int { return cmp.Compare(rank(b.Severity), rank(a.Severity)) })
+	slices.SortStableFunc(n.Digest, func(a, b format.Summary) int { return cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)) })
 	n.Digest = n.Digest[:min(len(n.Digest), listedInDigest)]
 	n.Text = digestLines(n.Digest, len(held), func(at time.Time) string { return at.In(zone).Format(minute) })
 	id, err := d.newID()

@@ -102,8 +102,8 @@ type Page struct {
 	Total    int64     `json:"total" doc:"How many there are."`
 }
 
-// rank returns the position of a severity, from 0 for the least severe.
-func rank(severity string) int { return slices.Index(format.Severities(), severity) }
+// severityRank returns the position of a severity, from 0 for the least severe.
+func severityRank(severity string) int { return slices.Index(format.Severities(), severity) }
 
 // tooLarge reports whether settings are larger than maxSettings.
 func tooLarge(settings map[string]any) bool {

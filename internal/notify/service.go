@@ -268,14 +268,14 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := tx.Notify(ctx, Topic); err != nil { // waiting deliveries may be due now
 			return err
 		}
-		return audit.Append(ctx, tx, sc, s.Now(), c.entry(kind, changed(old, c)))
+		return audit.Append(ctx, tx, sc, s.Now(), c.entry(kind, changesOf(old, c)))
 	})
 	return c.withComputed(), err
 }
 
-// changed lists the differences between two channels for the audit. It gives only scheme and host
+// changesOf lists the differences between two channels for the audit. It gives only scheme and host
 // of endpoints, and only the fact of a change for settings and credentials.
-func changed(old, next Channel) map[string]any {
+func changesOf(old, next Channel) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("severity_threshold", old.SeverityThreshold, next.SeverityThreshold)

@@ -43,7 +43,7 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 		return Attempt{Error: fault.Message(err)}
 	}
 	defer conn.Close()
-	reply, err := s.converse(ctx, conn, server, c, mail)
+	reply, err := s.sendMail(ctx, conn, server, c, mail)
 	return smtpResult(reply, err, c)
 }
 
@@ -65,8 +65,8 @@ func smtpResult(answer string, err error, c format.Channel) Attempt {
 	return Attempt{Error: "the target could not be reached"}
 }
 
-// converse sends a mail and returns the server's reply to it.
-func (s *Service) converse(ctx context.Context, conn net.Conn, server outbound.Server, c format.Channel, mail format.Mail) (reply string, err error) {
+// sendMail sends a mail and returns the server's reply to it.
+func (s *Service) sendMail(ctx context.Context, conn net.Conn, server outbound.Server, c format.Channel, mail format.Mail) (reply string, err error) {
 	settings := s.Target.TLS(server.Host)
 	if c.Encryption() == format.ImplicitTLS {
 		encrypted := tls.Client(conn, settings)

@@ -49,7 +49,7 @@ func insertChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 	return db.One[Channel](ctx, tx, `INSERT INTO notification_channels (name, type, endpoint, environment, severity_threshold, severity_rank, max_attempts,
 			enabled, settings, credential, created_by, created_at, updated_at, change_no, quiet_hours, digest_window)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING `+channelColumns,
-		c.Name, c.Type, c.Endpoint, string(c.Environment), c.SeverityThreshold, rank(c.SeverityThreshold), c.MaxAttempts,
+		c.Name, c.Type, c.Endpoint, string(c.Environment), c.SeverityThreshold, severityRank(c.SeverityThreshold), c.MaxAttempts,
 		c.Enabled, c.Settings, c.Credential, c.CreatedBy, c.CreatedAt, c.UpdatedAt, c.ChangeNo, c.QuietHours, c.DigestWindow)
 }
 
@@ -59,7 +59,7 @@ func updateChannel(ctx context.Context, tx *db.Tx, c Channel) (Channel, error) {
 			max_attempts = $6, enabled = $7, settings = $8, credential = $9, updated_at = $10, change_no = $11,
 			quiet_hours = $12, digest_window = $13
 		WHERE id = $1 RETURNING `+channelColumns,
-		c.ID, c.Name, c.Endpoint, c.SeverityThreshold, rank(c.SeverityThreshold), c.MaxAttempts, c.Enabled, c.Settings, c.Credential, c.UpdatedAt, c.ChangeNo,
+		c.ID, c.Name, c.Endpoint, c.SeverityThreshold, severityRank(c.SeverityThreshold), c.MaxAttempts, c.Enabled, c.Settings, c.Credential, c.UpdatedAt, c.ChangeNo,
 		c.QuietHours, c.DigestWindow)
 }
 

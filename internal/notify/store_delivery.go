@@ -37,7 +37,7 @@ func queueMessage(ctx context.Context, tx *db.Tx, m format.Message, stored []byt
 			`+afterFault+`
 		FROM notification_channels c
 		WHERE c.enabled AND c.severity_rank <= $6 AND (CAST($7 AS TEXT) = '' OR c.environment = $7)`+among+` ORDER BY c.id`,
-		m.Fault, m.Alert, m.Severity, string(stored), now, rank(m.Severity), m.Environment)
+		m.Fault, m.Alert, m.Severity, string(stored), now, severityRank(m.Severity), m.Environment)
 }
 
 // queueResolved makes a delivery for each channel that was told of the fault and not yet of its

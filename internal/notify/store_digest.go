@@ -14,29 +14,29 @@ import (
 const apart = `(digest_size > 0 OR EXISTS (SELECT 1 FROM notification_deliveries e
 	WHERE e.channel_id = notification_deliveries.channel_id AND e.fault = notification_deliveries.fault AND e.attempts > 0 AND e.next_at IS NOT NULL))`
 
-// below returns an SQL list of the severities below one.
-func below(severity string) string {
-	return `('` + strings.Join(format.Severities()[:max(rank(severity), 1)], `', '`) + `')`
+// severitiesBelow returns an SQL list of the severities below one.
+func severitiesBelow(severity string) string {
+	return `('` + strings.Join(format.Severities()[:max(severityRank(severity), 1)], `', '`) + `')`
 }
 
 // holdQuiet holds the due deliveries whose severity is below except, until the quiet hours end.
 func holdQuiet(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, except string) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
-		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+below(except), channel, now, until)
+		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+severitiesBelow(except), channel, now, until)
 	return err
 }
 
 // holdBurst holds the due, fresh deliveries, but not critical ones and not the one with the id but.
 func holdBurst(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, but int64) error {
 	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
-		WHERE channel_id = $1 AND next_at <= $2 AND id <> $4 AND severity IN `+below(format.Critical)+` AND NOT `+apart, channel, now, until, but)
+		WHERE channel_id = $1 AND next_at <= $2 AND id <> $4 AND severity IN `+severitiesBelow(format.Critical)+` AND NOT `+apart, channel, now, until, but)
 	return err
 }
 
 // firstFresh returns the first of the deliveries that holdBurst would hold; 0: there is none.
 func firstFresh(ctx context.Context, tx *db.Tx, channel int64, now time.Time) (int64, error) {
 	ids, err := db.All[int64](ctx, tx, `SELECT id FROM notification_deliveries
-		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+below(format.Critical)+` AND NOT `+apart+` ORDER BY next_at, id LIMIT 1`, channel, now)
+		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+severitiesBelow(format.Critical)+` AND NOT `+apart+` ORDER BY next_at, id LIMIT 1`, channel, now)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

@@ -27,8 +27,8 @@ type seen struct {
 	since []since
 }
 
-// look reads the ages of a tenant's data, and replaces those that are held.
-func (a *Ages) look(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error {
+// refresh reads the ages of a tenant's data, and replaces those that are held.
+func (a *Ages) refresh(ctx context.Context, tenant scope.TenantID, tx *db.Tx) error {
 	all, err := agesOf(ctx, tx)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
 			return err
 		}
 		for _, c := range all {
-			if len(c.Credentials) == 0 || !s.Box.Stale(c.Credentials) {
+			if len(c.Credentials) == 0 || !s.Box.IsStale(c.Credentials) {
 				continue
 			}
 			secrets, err := s.open(tenant, c)

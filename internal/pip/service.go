@@ -138,7 +138,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 		if c, err = s.save(ctx, tx, old, next); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_UPDATED", changed(old, c))
+		return s.record(ctx, tx, sc, c, "PIP_CONNECTION_UPDATED", changesOf(old, c))
 	})
 	return c.withComputed(s.Now()), err
 }
@@ -229,9 +229,9 @@ func (s *Service) check(ctx context.Context, c Connection, secrets source.Creden
 	return source.CheckTargets(ctx, s.Target, c.Provider, c.Configuration)
 }
 
-// changed lists the differences for the audit. Of the configuration it gives the host, and that
+// changesOf lists the differences for the audit. Of the configuration it gives the host, and that
 // the rest changed; of the credentials only that they changed.
-func changed(old, next Connection) map[string]any {
+func changesOf(old, next Connection) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("connection_type", old.ConnectionType, next.ConnectionType)

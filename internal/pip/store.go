@@ -28,13 +28,13 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Connection, error) {
 	return db.One[Connection](ctx, tx, `SELECT `+columns+` FROM pip_connections WHERE id = $1`, id)
 }
 
-type named struct {
+type connectionName struct {
 	ID   int64  `db:"id"`
 	Name string `db:"name"`
 }
 
-func names(ctx context.Context, tx *db.Tx) ([]named, error) {
-	return db.All[named](ctx, tx, `SELECT id, name FROM pip_connections ORDER BY id`)
+func names(ctx context.Context, tx *db.Tx) ([]connectionName, error) {
+	return db.All[connectionName](ctx, tx, `SELECT id, name FROM pip_connections ORDER BY id`)
 }
 
 func insert(ctx context.Context, tx *db.Tx, c Connection) (Connection, error) {

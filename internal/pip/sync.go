@@ -157,7 +157,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 		List: laneStates, Turn: s.runLane,
 	}
 	if s.Ages != nil {
-		l.OnCheck = s.Ages.look
+		l.OnCheck = s.Ages.refresh
 	}
 	return l.Run(ctx)
 }
@@ -190,7 +190,7 @@ func (s *Syncer) begin(ctx context.Context, key job.LaneKey) (c Connection, y Sy
 	err = s.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) error {
 		y = Sync{}
 		now := db.Stamp(s.Now())
-		ours, err := job.HoldLane(ctx, tx, lanes, key.Lane, s.Holder, now)
+		ours, err := job.AcquireLane(ctx, tx, lanes, key.Lane, s.Holder, now)
 		if err != nil || !ours {
 			return err
 		}
@@ -198,7 +198,7 @@ func (s *Syncer) begin(ctx context.Context, key job.LaneKey) (c Connection, y Sy
 			return err
 		}
 		if c.NextSync == nil || c.NextSync.After(now) {
-			return job.FreeLane(ctx, tx, lanes, key.Lane, s.Holder)
+			return job.ReleaseLane(ctx, tx, lanes, key.Lane, s.Holder)
 		}
 		if y, err = openSync(ctx, tx, key.Lane); errors.Is(err, db.ErrNoRows) {
 			y, err = insertSync(ctx, tx, Sync{ConnectionID: key.Lane, Reason: bySchedule, Status: Waiting, CreatedAt: now})
@@ -250,7 +250,7 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 		}
 		held = s.Now()
 		return s.Stores.Write(ctx, key.Tenant, func(tx *db.Tx) error {
-			ours, err := job.HoldLane(ctx, tx, lanes, key.Lane, s.Holder, held)
+			ours, err := job.AcquireLane(ctx, tx, lanes, key.Lane, s.Holder, held)
 			if err == nil && !ours {
 				err = errLost
 			}
@@ -287,7 +287,7 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer stop()
 	err := s.Stores.Write(bounded, key.Tenant, func(tx *db.Tx) error {
-		ours, err := job.HoldLane(bounded, tx, lanes, key.Lane, s.Holder, s.Now())
+		ours, err := job.AcquireLane(bounded, tx, lanes, key.Lane, s.Holder, s.Now())
 		if err != nil || !ours {
 			return err
 		}
@@ -301,7 +301,7 @@ func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync,
 			if err := updateSync(bounded, tx, y); err != nil {
 				return err
 			}
-			return job.FreeLane(bounded, tx, lanes, key.Lane, s.Holder)
+			return job.ReleaseLane(bounded, tx, lanes, key.Lane, s.Holder)
 		}
 		return s.finishSync(bounded, tx, key, now, y, out, failure)
 	})

@@ -27,10 +27,10 @@ type trials struct {
 	of  map[scope.TenantID]int
 }
 
-// enter counts a new test of a tenant. The caller calls leave when the test ends. Faults:
+// begin counts a new test of a tenant. The caller calls leave when the test ends. Faults:
 // RateLimited if the tenant already runs triesOfTenant tests, Unavailable if all tenants together
 // run tries.
-func (t *trials) enter(tenant scope.TenantID) (leave func(), err error) {
+func (t *trials) begin(tenant scope.TenantID) (leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -94,7 +94,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult
 	if err := s.check(ctx, d.connection(), d.Credentials); err != nil {
 		return TestResult{}, err
 	}
-	leave, err := s.trials.enter(sc.Tenant)
+	leave, err := s.trials.begin(sc.Tenant)
 	if err != nil {
 		return TestResult{}, err
 	}

@@ -137,8 +137,8 @@ func (l *Links) dropActions(ctx context.Context, tx *db.Tx, p *Policy) ([]Warnin
 	return []Warning{p.warning(warnActions, fmt.Sprintf("policy %d was copied without its actions for %s, which %s does not have", p.ID, strings.Join(left, ", "), p.Environment))}, nil
 }
 
-// Acting is a control with actions.
-type Acting struct {
+// ActiveControl is a control with actions.
+type ActiveControl struct {
 	ID          int64     `db:"id"`
 	Name        string    `db:"name"`
 	Environment scope.Env `db:"environment"`
@@ -147,7 +147,7 @@ type Acting struct {
 
 // WithActions returns the controls with these ids that have actions, with their current actions.
 // The ids must be sorted.
-func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
+func WithActions(ctx context.Context, tx *db.Tx, ids []int64) ([]ActiveControl, error) {
 	all, err := db.All[int64](ctx, tx, actingIDs)
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ type Compiler struct {
 	// Evaluator runs the checks.
 	Evaluator Evaluator
 
-	compilations turns
+	compilations nameLocks
 	compiled     compiledCache
 }
 
@@ -169,7 +169,7 @@ func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Poli
 	if c.compiled.has(digest) {
 		return nil
 	}
-	leave, err := c.compilations.enter(ctx, string(sc.Tenant))
+	leave, err := c.compilations.lock(ctx, string(sc.Tenant))
 	if err != nil {
 		return err
 	}
@@ -263,27 +263,27 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	return fault.CheckValues(offences[0].Message, offences)
 }
 
-// turns lets one caller for each name run at a time, in this process.
-type turns struct {
+// nameLocks lets one caller for each name run at a time, in this process.
+type nameLocks struct {
 	mu   sync.Mutex
-	open map[string]*turn
+	open map[string]*nameLock
 }
 
-type turn struct {
+type nameLock struct {
 	token   chan struct{}
 	waiting int
 }
 
-// enter waits until no other caller with the name runs. The caller must call leave at its end.
+// lock waits until no other caller with the name runs. The caller must call leave at its end.
 // Fault: that of a cancelled context.
-func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
+func (t *nameLocks) lock(ctx context.Context, name string) (leave func(), err error) {
 	t.mu.Lock()
 	if t.open == nil {
-		t.open = map[string]*turn{}
+		t.open = map[string]*nameLock{}
 	}
 	mine := t.open[name]
 	if mine == nil {
-		mine = &turn{token: make(chan struct{}, 1)}
+		mine = &nameLock{token: make(chan struct{}, 1)}
 		t.open[name] = mine
 	}
 	mine.waiting++

@@ -143,7 +143,7 @@ func (s *Service) placeOne(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 	if err != nil {
 		return Placed{}, err
 	}
-	if len(changed(old, next)) == 0 {
+	if len(changesOf(old, next)) == 0 {
 		return Placed{Unchanged, old, old}, nil
 	}
 	p, err := s.storeNext(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra, together: true})
@@ -225,7 +225,7 @@ func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, e
 // Differences returns the members in which next differs from p, except rego_code. It hides what
 // the scope may not see.
 func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
-	differ := changed(p, next)
+	differ := changesOf(p, next)
 	return shownDifferences(sc, slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {
 		_, there := differ[d.Member]
 		return !there // no list and an empty list are equal

@@ -23,7 +23,7 @@ func unified(nameA, nameB, a, b string) string {
 	if a == b {
 		return ""
 	}
-	edits := script(lines(a), lines(b))
+	edits := editScript(lines(a), lines(b))
 	var out strings.Builder
 	fmt.Fprintf(&out, "--- %s\n+++ %s\n", nameA, nameB)
 	lineA, lineB := 1, 1
@@ -76,9 +76,9 @@ func lines(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// script returns the edits that turn a into b. It skips the common lines at the beginning and the
+// editScript returns the edits that turn a into b. It skips the common lines at the beginning and the
 // end, and compares the rest by longest common subsequence.
-func script(a, b []string) []edit {
+func editScript(a, b []string) []edit {
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -99,14 +99,14 @@ func script(a, b []string) []edit {
 		add('-', midA...)
 		add('+', midB...)
 	} else {
-		out = append(out, middle(midA, midB)...)
+		out = append(out, middleEdits(midA, midB)...)
 	}
 	add(' ', a[len(a)-tail:]...)
 	return out
 }
 
-// middle returns the edits that turn a into b, from a table of longest common subsequences.
-func middle(a, b []string) []edit {
+// middleEdits returns the edits that turn a into b, from a table of longest common subsequences.
+func middleEdits(a, b []string) []edit {
 	width := len(b) + 1
 	table := make([]int32, (len(a)+1)*width)
 	for i := len(a) - 1; i >= 0; i-- {

@@ -33,17 +33,17 @@ type Usage struct {
 
 var bothEnvironments = []scope.Env{scope.Sandbox, scope.Production}
 
-// shelf holds the active libraries of a tenant.
-type shelf []shelved
+// librarySet holds the active libraries of a tenant.
+type librarySet []activeLibrary
 
-func (l shelved) library() lang.Library {
+func (l activeLibrary) library() lang.Library {
 	return lang.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
 }
 
 // forEnv returns the libraries that modules of an environment may import: its own, and in sandbox
 // also those of production whose package has no library in sandbox. The users of a library can
 // therefore still import it after its promotion.
-func (s shelf) forEnv(env scope.Env) []lang.Library {
+func (s librarySet) forEnv(env scope.Env) []lang.Library {
 	var out []lang.Library
 	own := map[string]bool{}
 	for _, l := range s {
@@ -62,10 +62,10 @@ func (s shelf) forEnv(env scope.Env) []lang.Library {
 
 // with returns the shelf with p in its current state: an active library is on it, any other policy
 // is not.
-func (s shelf) with(p Policy) shelf {
-	out := slices.DeleteFunc(slices.Clone(s), func(l shelved) bool { return l.ID == p.ID })
+func (s librarySet) with(p Policy) librarySet {
+	out := slices.DeleteFunc(slices.Clone(s), func(l activeLibrary) bool { return l.ID == p.ID })
 	if p.Kind == KindLibrary && p.live() {
-		out = append(out, shelved{ID: p.ID, Name: p.Name, Version: p.Version, Environment: p.Environment, Source: p.RegoCode})
+		out = append(out, activeLibrary{ID: p.ID, Name: p.Name, Version: p.Version, Environment: p.Environment, Source: p.RegoCode})
 	}
 	return out
 }
@@ -73,7 +73,7 @@ func (s shelf) with(p Policy) shelf {
 // LibrariesFor returns the libraries that the controls of an environment may import.
 func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
 	all, err := activeLibraries(ctx, tx)
-	return shelf(all).forEnv(env), err
+	return librarySet(all).forEnv(env), err
 }
 
 // Libraries is LibrariesFor in a transaction of its own.
@@ -116,7 +116,7 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 		return nil, err
 	}
 	for _, env := range bothEnvironments {
-		libs := shelf(all).forEnv(env)
+		libs := librarySet(all).forEnv(env)
 		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l lang.Library) bool { return l.ID == p.ID }) {
 			continue
 		}
@@ -149,7 +149,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 	if err != nil {
 		return err
 	}
-	after := shelf(all)
+	after := librarySet(all)
 	if next.DeletedAt == nil && strings.Contains(next.RegoCode, lang.LibraryRoot) {
 		if err := c.checkCompilesWith(ctx, sc, next, after.forEnv(next.Environment)); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 	if err := checkPackageName(pkg, next, after); err != nil {
 		return err
 	}
-	var h harm
+	var h breakage
 	for _, env := range bothEnvironments {
 		had, has := before.forEnv(env), after.forEnv(env)
 		if slices.Equal(had, has) {
@@ -193,7 +193,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 
 // checkPackageName returns Conflict "library_exists" if a library's package would contain another
 // library's package, or be inside it, in an environment that sees both: a name would be ambiguous.
-func checkPackageName(pkg string, next Policy, after shelf) error {
+func checkPackageName(pkg string, next Policy, after librarySet) error {
 	for _, env := range bothEnvironments {
 		for _, l := range after.forEnv(env) {
 			other := l.Package()
@@ -205,13 +205,13 @@ func checkPackageName(pkg string, next Policy, after shelf) error {
 	return nil
 }
 
-// harm lists the users of a library that a change of it would break: lost are those with an import
+// breakage lists the users of a library that a change of it would break: lost are those with an import
 // that would be missing, broken those that would not compile for another reason.
-type harm struct{ lost, broken []fault.Detail }
+type breakage struct{ lost, broken []fault.Detail }
 
 // err returns Conflict "library_in_use" if an import would be missing, Invalid
 // "library_breaks_users" if a user would not compile for another reason, and nil without harm.
-func (h *harm) err() error {
+func (h *breakage) err() error {
 	var f *fault.Error
 	switch {
 	case len(h.lost) > 0:
@@ -227,7 +227,7 @@ func (h *harm) err() error {
 }
 
 // findHarm adds to h the users that compiled with the libraries had and do not compile with has.
-func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
+func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *breakage, users []Policy, had, has []lang.Library) error {
 	lost := func(l lang.Library) bool {
 		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
 	}
@@ -275,7 +275,7 @@ func (p Policy) checkLibrary() error {
 // checkLibrariesInProduction returns Conflict "libraries_not_promoted" if a policy uses libraries
 // that exist only in sandbox.
 func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
-	var all shelf
+	var all librarySet
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		all, err = activeLibraries(ctx, tx)
 		return err

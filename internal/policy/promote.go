@@ -49,7 +49,7 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	}
 	// Only one caller for each control runs at a time. Its tests therefore run once, and the
 	// other callers get a 409.
-	leave, err := s.promotions.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
+	leave, err := s.promotions.lock(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
 	if err != nil {
 		return Policy{}, err
 	}
@@ -92,7 +92,7 @@ type move struct {
 	*Service
 	sc scope.Scope
 	Promotion
-	gated
+	gateResult
 }
 
 // apply writes the promotion of old.
@@ -114,7 +114,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	if err != nil {
 		return p, err
 	}
-	st := step{verb: "promoted", note: m.DeploymentNotes, extra: m.extra(), at: now}
+	st := step{verb: "promoted", note: m.DeploymentNotes, extra: m.auditDetails(), at: now}
 	var replaced []Superseded
 	if m.Replace {
 		if !sameRows(beside.same, m.replaced) {
@@ -142,8 +142,8 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	return p, err
 }
 
-// extra returns the part of the audit entry besides the policy.
-func (m move) extra() map[string]any {
+// auditDetails returns the part of the audit entry besides the policy.
+func (m move) auditDetails() map[string]any {
 	extra := map[string]any{"deployment_notes": m.DeploymentNotes, "approver": m.Approver}
 	if m.impact != nil {
 		extra["impact"] = m.impact
@@ -165,16 +165,16 @@ func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error
 	return made.ID, m.RecordCopy(ctx, tx, old.ID, made.ID)
 }
 
-// gated is the result of the gates: the control as they checked it, the policies that it replaces,
+// gateResult is the result of the gates: the control as they checked it, the policies that it replaces,
 // and the measured impact.
-type gated struct {
+type gateResult struct {
 	seen     Policy
 	replaced []Policy
 	impact   *Impact
 }
 
 // checkGates checks whether a control may be promoted, before its transaction.
-func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
+func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gateResult, err error) {
 	if g.seen, err = s.stored(ctx, sc, id); err == nil {
 		err = promotable(g.seen, ifVersion)
 	}

@@ -23,7 +23,7 @@ func together(n int, fn func() error) iter.Seq[error] {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = dbtest.Patiently(fn) })
+		wg.Go(func() { errs[i] = dbtest.RetryUnavailable(fn) })
 	}
 	wg.Wait()
 	return func(yield func(error) bool) {
@@ -250,14 +250,14 @@ func TestErrorIsADenial(t *testing.T) {
 }
 
 func TestTurnsEndWithTheCaller(t *testing.T) {
-	var ts turns
-	leave, err := ts.enter(context.Background(), "a")
+	var ts nameLocks
+	leave, err := ts.lock(context.Background(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := ts.enter(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
+	if _, err := ts.lock(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled caller got %v", err)
 	}
 	leave()

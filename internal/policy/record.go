@@ -66,7 +66,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 			return err
 		}
 	}
-	changes := changed(old, next)
+	changes := changesOf(old, next)
 	for k, v := range st.extra {
 		changes[k] = v
 	}
@@ -116,9 +116,9 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 // live reports whether the control decides.
 func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
 
-// changed returns the members that differ, with their old and new values. Of rego_code it returns
+// changesOf returns the members that differ, with their old and new values. Of rego_code it returns
 // only that it differs, of test_cases only their numbers.
-func changed(old, next Policy) map[string]any {
+func changesOf(old, next Policy) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("description", old.Description, next.Description)

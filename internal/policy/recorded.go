@@ -27,13 +27,13 @@ func (c TestCase) recorded() bool {
 	return c.Source == FromDecision || recordedName.MatchString(c.Name)
 }
 
-// SeesRecorded reports whether a caller may see the inputs of recorded decisions.
-func SeesRecorded(sc scope.Scope) bool { return sc.Require(recordedInputs) == nil }
+// MaySeeRecorded reports whether a caller may see the inputs of recorded decisions.
+func MaySeeRecorded(sc scope.Scope) bool { return sc.Require(recordedInputs) == nil }
 
 // shownCases returns test cases as a caller may see them: without the inputs of recorded
 // decisions for a caller who may not read the audit.
 func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
-	if SeesRecorded(sc) || !slices.ContainsFunc(cases, TestCase.recorded) {
+	if MaySeeRecorded(sc) || !slices.ContainsFunc(cases, TestCase.recorded) {
 		return cases
 	}
 	out := slices.Clone(cases)
@@ -48,7 +48,7 @@ func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
 // shownResults returns the results of cases as a caller may see them. A control's texts can
 // contain its input, so the result of a hidden case has only its outcome.
 func shownResults(sc scope.Scope, cases []TestCase, results []suite.TestResult) []suite.TestResult {
-	if SeesRecorded(sc) {
+	if MaySeeRecorded(sc) {
 		return results
 	}
 	for i := range results {

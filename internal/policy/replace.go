@@ -26,14 +26,14 @@ type Warning struct {
 	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control; shadowed: those that take precedence; 10 at most."`
 }
 
-// beside are other active policies in p's environment: same are those in the same place as p,
+// activeOthers are other active policies in p's environment: same are those in the same place as p,
 // elsewhere those with the same name for another resource.
-type beside struct{ same, elsewhere []Policy }
+type activeOthers struct{ same, elsewhere []Policy }
 
 // findBeside returns the policies beside p. The place of a control is its name and its resource.
 // The place of a library is its package: an environment has at most one active library for it.
-func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
-	var b beside
+func findBeside(ctx context.Context, tx *db.Tx, p Policy) (activeOthers, error) {
+	var b activeOthers
 	if p.Kind == KindLibrary {
 		all, err := activeLibraries(ctx, tx)
 		for _, l := range all {
@@ -60,7 +60,7 @@ func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 }
 
 // warnings returns warnings about the policies that stay active beside p.
-func (b beside) warnings(p Policy) []Warning {
+func (b activeOthers) warnings(p Policy) []Warning {
 	var out []Warning
 	warn := func(code, text string, list []Policy) {
 		if len(list) == 0 {
@@ -86,7 +86,7 @@ func (b beside) warnings(p Policy) []Warning {
 // environment production, but still its resource of sandbox. If p is not active but would replace
 // others, the fault is Conflict "not_active": production would be left without any of them.
 func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
-	var b beside
+	var b activeOthers
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if p.ResourceID != nil {
 			// If there is no counterpart, production has no control for it either. If the

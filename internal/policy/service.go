@@ -55,7 +55,7 @@ type Service struct {
 	// control.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
 
-	promotions turns
+	promotions nameLocks
 }
 
 // List returns one page of the live controls, by id.

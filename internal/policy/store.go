@@ -132,12 +132,12 @@ func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) 
 // exactly those.
 const actingIDs = `SELECT id FROM policies WHERE substr(actions, 1, 2) = '[{' ORDER BY id`
 
-func listActing(ctx context.Context, tx *db.Tx, ids []int64) ([]Acting, error) {
-	return db.AllIn[Acting](ctx, tx, `SELECT id, name, environment, actions FROM policies WHERE id IN ($in)`, ids)
+func listActing(ctx context.Context, tx *db.Tx, ids []int64) ([]ActiveControl, error) {
+	return db.AllIn[ActiveControl](ctx, tx, `SELECT id, name, environment, actions FROM policies WHERE id IN ($in)`, ids)
 }
 
-// shelved is an active library.
-type shelved struct {
+// activeLibrary is an active library.
+type activeLibrary struct {
 	ID          int64     `db:"id"`
 	Name        string    `db:"name"`
 	Version     int64     `db:"version"`
@@ -145,8 +145,8 @@ type shelved struct {
 	Source      string    `db:"rego_code"`
 }
 
-func activeLibraries(ctx context.Context, tx *db.Tx) ([]shelved, error) {
-	return db.All[shelved](ctx, tx, `SELECT id, name, version, environment, rego_code FROM policies
+func activeLibraries(ctx context.Context, tx *db.Tx) ([]activeLibrary, error) {
+	return db.All[activeLibrary](ctx, tx, `SELECT id, name, version, environment, rego_code FROM policies
 		WHERE kind = 'library' AND status = 'active' AND deleted_at IS NULL ORDER BY id`)
 }
 

@@ -62,16 +62,16 @@ func (v Version) ActiveIn(env scope.Env) bool {
 	return v.Environment == env && v.Status == Active && v.Change != "deleted"
 }
 
-// Shelf returns the libraries that modules of env may import, given the active libraries of each
+// VisibleLibraries returns the libraries that modules of env may import, given the active libraries of each
 // environment.
-func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
-	var all shelf
+func VisibleLibraries(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
+	var all librarySet
 	for _, of := range bothEnvironments {
 		for _, l := range active[of] {
-			all = append(all, shelved{ID: l.ID, Name: l.Name, Version: l.Version, Environment: of, Source: l.Source})
+			all = append(all, activeLibrary{ID: l.ID, Name: l.Name, Version: l.Version, Environment: of, Source: l.Source})
 		}
 	}
-	slices.SortFunc(all, func(a, b shelved) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b activeLibrary) int { return cmp.Compare(a.ID, b.ID) })
 	return all.forEnv(env)
 }
 

@@ -51,7 +51,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	if v.Valid = len(v.Errors) == 0; !v.Valid {
 		return v, nil
 	}
-	if v.Warnings, err = s.shadowed(ctx, sc, repo, linked, r); err != nil {
+	if v.Warnings, err = s.shadowWarnings(ctx, sc, repo, linked, r); err != nil {
 		return controlfile.Validation{}, err
 	}
 	started := s.Now()
@@ -152,9 +152,9 @@ func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.
 	return out, issues, err
 }
 
-// shadowed returns warnings about controls whose resource is shadowed: some of its requests match
+// shadowWarnings returns warnings about controls whose resource is shadowed: some of its requests match
 // another resource.
-func (s *Service) shadowed(ctx context.Context, sc scope.Scope, repo controlfile.Repository, linked []links, r Request) ([]lang.FileIssue, error) {
+func (s *Service) shadowWarnings(ctx context.Context, sc scope.Scope, repo controlfile.Repository, linked []links, r Request) ([]lang.FileIssue, error) {
 	out := []lang.FileIssue{}
 	if !sc.Sees(scope.Sandbox) {
 		return out, nil
@@ -224,8 +224,8 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 	return out, issues, nil
 }
 
-// refused returns the fault for files with errors: Invalid "invalid_policy", with all issues.
-func refused(files []controlfile.File, issues []lang.FileIssue) error {
+// refusedFault returns the fault for files with errors: Invalid "invalid_policy", with all issues.
+func refusedFault(files []controlfile.File, issues []lang.FileIssue) error {
 	f := fault.Newf(fault.Invalid, "invalid_policy", "the files have %d errors", len(issues)).With("errors", issues)
 	at := map[string]int{}
 	for i, file := range files {
@@ -241,8 +241,8 @@ func refused(files []controlfile.File, issues []lang.FileIssue) error {
 	return f
 }
 
-// untested returns the fault for tests that failed: Invalid "tests_failed".
-func untested(r controlfile.TestReport) error {
+// failedTestsFault returns the fault for tests that failed: Invalid "tests_failed".
+func failedTestsFault(r controlfile.TestReport) error {
 	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d tests fail", r.Summary.Failed, r.Summary.Total)
 	failures := []any{}
 	for _, t := range r.Tests {
@@ -264,17 +264,17 @@ func untested(r controlfile.TestReport) error {
 	return f.With("failures", failures).With("summary", r.Summary)
 }
 
-// stored converts cases to those that are stored with a control. Their values get the types of
+// storedCases converts cases to those that are stored with a control. Their values get the types of
 // JSON.
-func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
+func storedCases(cases []controlfile.Case) ([]policy.TestCase, error) {
 	out := []policy.TestCase{}
 	for _, c := range cases {
 		t := policy.TestCase{Name: c.Name, Expected: c.Expected}
-		if err := asJSON(c.Input, &t.Input); err != nil {
+		if err := convertJSON(c.Input, &t.Input); err != nil {
 			return nil, err
 		}
 		if len(c.Data) > 0 {
-			if err := asJSON(c.Data, &t.Data); err != nil {
+			if err := convertJSON(c.Data, &t.Data); err != nil {
 				return nil, err
 			}
 		}
@@ -283,8 +283,8 @@ func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	return out, nil
 }
 
-// asJSON copies a value by encoding it as JSON and decoding that.
-func asJSON(from, to any) error {
+// convertJSON copies a value by encoding it as JSON and decoding that.
+func convertJSON(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {
 		return err

@@ -50,10 +50,10 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 		return Deployment{}, err
 	}
 	if wrong := append(tests.Errors, unresolved...); len(wrong) > 0 {
-		return Deployment{}, refused(r.Files, wrong)
+		return Deployment{}, refusedFault(r.Files, wrong)
 	}
 	if !tests.Passed {
-		return Deployment{}, untested(tests)
+		return Deployment{}, failedTestsFault(tests)
 	}
 	d := Deployment{ID: s.NewID(), Environment: scope.Sandbox, DryRun: r.DryRun, Repository: r.Repository, Commit: r.Commit, Tests: tests.Summary}
 	items := make([]policy.Placement, len(repo.Controls))
@@ -93,14 +93,14 @@ func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Depl
 	if c.IsLibrary() {
 		r.ResourceID, r.BouncerID = nil, nil // libraries have no links
 	}
-	ch.ResourceID = linked(c.Resource, l.resource, r.ResourceID)
-	ch.BouncerID = linked(c.Bouncer, l.bouncer, r.BouncerID)
+	ch.ResourceID = linkChange(c.Resource, l.resource, r.ResourceID)
+	ch.BouncerID = linkChange(c.Bouncer, l.bouncer, r.BouncerID)
 	if c.Cases != nil {
-		cases, err := stored(*c.Cases)
+		cases, err := storedCases(*c.Cases)
 		if err != nil {
 			return policy.Placement{}, fmt.Errorf("test cases of %s: %w", c.Path, err)
 		}
-		ch.TestCases, ch.KeepRecorded = patch.Set(cases), !policy.SeesRecorded(sc)
+		ch.TestCases, ch.KeepRecorded = patch.Set(cases), !policy.MaySeeRecorded(sc)
 	}
 	note := "deployed from " + c.Path
 	if d.Commit != "" {
@@ -116,9 +116,9 @@ func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Depl
 	return policy.Placement{Name: c.Name, Change: ch, Note: note, Extra: extra}, nil
 }
 
-// linked returns the change of a link: to the one in the manifest or, if it has none, to the one in
+// linkChange returns the change of a link: to the one in the manifest or, if it has none, to the one in
 // the request.
-func linked(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
+func linkChange(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
 	switch {
 	case l != nil && l.None:
 		return patch.Clear[int64]()
@@ -189,7 +189,7 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 	}
 	c := repo.Controls[p.Index]
 	if f.Kind == fault.Conflict { // the control cannot get the status in the file
-		return refused(files, []lang.FileIssue{c.Issue("status", "%s", f.Message)})
+		return refusedFault(files, []lang.FileIssue{c.Issue("status", "%s", f.Message)})
 	}
 	var issues []lang.FileIssue
 	for _, d := range f.Details {
@@ -202,7 +202,7 @@ func locateError(files []controlfile.File, repo controlfile.Repository, err erro
 	if len(issues) == 0 {
 		issues = append(issues, c.Issue(f.Code, "%s", f.Message))
 	}
-	return refused(files, issues)
+	return refusedFault(files, issues)
 }
 
 // Get returns a stored deployment. Fault: NotFound.

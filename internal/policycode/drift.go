@@ -24,7 +24,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 	}
 	repo, issues := controlfile.Read(r.Files)
 	if len(issues) > 0 {
-		return Drift{}, refused(r.Files, issues)
+		return Drift{}, refusedFault(r.Files, issues)
 	}
 	there, err := s.controls(ctx, sc, env, "")
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 		byName := map[string]policy.Policy{}
 		for _, p := range there {
 			// If several have the name, use the one that was promoted last, or else the oldest.
-			if other, known := byName[p.Name]; !known || later(p, other) {
+			if other, known := byName[p.Name]; !known || isLater(p, other) {
 				byName[p.Name] = p
 			}
 		}
@@ -69,8 +69,8 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 	return out, err
 }
 
-// later reports whether a was promoted after b.
-func later(a, b policy.Policy) bool {
+// isLater reports whether a was promoted after b.
+func isLater(a, b policy.Policy) bool {
 	return a.PromotedAt != nil && (b.PromotedAt == nil || a.PromotedAt.After(*b.PromotedAt))
 }
 

@@ -63,7 +63,7 @@ func TestLinked(t *testing.T) {
 		"none, in the manifest":              {none, nil, nil, patch.Clear[int64]()},
 		"none, over the request's":           {none, nil, &two, patch.Clear[int64]()},
 	} {
-		if got := linked(c.manifest, c.id, c.otherwise); got != c.want {
+		if got := linkChange(c.manifest, c.id, c.otherwise); got != c.want {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 	issues := []lang.FileIssue{
 		{File: "b.rego", Issue: lang.Issue{Message: "bad", Line: 3, Column: 4}}, {File: "elsewhere.rego", Issue: lang.Issue{Message: "odd"}}, {Issue: lang.Issue{Message: "none"}},
 	}
-	f := details(t, refused(files, issues))
+	f := details(t, refusedFault(files, issues))
 	if !fault.Is(f, fault.Invalid) || f.Code != "invalid_policy" || f.Message != "the files have 3 errors" {
 		t.Errorf("%+v", f)
 	}
@@ -150,7 +150,7 @@ func TestRefused(t *testing.T) {
 // TestUntested: the fault lists failed tests with their files and lines, and the reason if a test
 // could not be evaluated. It does not list tests that passed or were skipped.
 func TestUntested(t *testing.T) {
-	f := details(t, untested(controlfile.TestReport{
+	f := details(t, failedTestsFault(controlfile.TestReport{
 		Summary: controlfile.Summary{Total: 7, Failed: 4},
 		Tests: []suite.ModuleTest{
 			{File: "a_test.rego", Name: "test_good", Status: suite.TestPassed, Line: 1},
@@ -185,7 +185,7 @@ func TestLater(t *testing.T) {
 		a, b policy.Policy
 		want bool
 	}{{never, never, false}, {never, first, false}, {first, never, true}, {first, second, false}, {second, first, true}, {first, first, false}} {
-		if later(c.a, c.b) != c.want {
+		if isLater(c.a, c.b) != c.want {
 			t.Errorf("%v after %v: %v", c.a.PromotedAt, c.b.PromotedAt, !c.want)
 		}
 	}

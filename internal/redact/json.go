@@ -149,10 +149,10 @@ func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
 		return false
 	}
 	switch {
-	case personal(name):
+	case isPersonal(name):
 		r.dst = r.dst[:keep]
 		return true
-	case secret(name):
+	case isSecret(name):
 		switch string(r.dst[from:]) {
 		case "true", "false", "null":
 		default:

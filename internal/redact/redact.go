@@ -15,11 +15,11 @@ import (
 // Mark replaces a secret.
 const Mark = "[redacted]"
 
-// secret reports whether a member with this name has a secret value: whether one of the words below
+// isSecret reports whether a member with this name has a secret value: whether one of the words below
 // occurs in the name, which is folded to lower-case letters and digits, so that api_key, API-Key
 // and apiKey are the same. Names that end in token are secrets, but names of counts of tokens are
 // not.
-func secret(folded []byte) bool {
+func isSecret(folded []byte) bool {
 	for i := range folded {
 		if secretAt(folded[i:]) {
 			return true
@@ -33,28 +33,28 @@ func secret(folded []byte) bool {
 func secretAt(s []byte) bool {
 	switch s[0] {
 	case 'a':
-		return begins(s, "authorization") || begins(s, "apikey")
+		return hasPrefix(s, "authorization") || hasPrefix(s, "apikey")
 	case 'b':
-		return begins(s, "bearer")
+		return hasPrefix(s, "bearer")
 	case 'c':
-		return begins(s, "credential") || begins(s, "cookie")
+		return hasPrefix(s, "credential") || hasPrefix(s, "cookie")
 	case 'p':
-		return begins(s, "password") || begins(s, "passwd") || begins(s, "passphrase") || begins(s, "privatekey")
+		return hasPrefix(s, "password") || hasPrefix(s, "passwd") || hasPrefix(s, "passphrase") || hasPrefix(s, "privatekey")
 	case 's':
-		return begins(s, "secret")
+		return hasPrefix(s, "secret")
 	}
 	return false
 }
 
-func begins(s []byte, word string) bool { return len(s) >= len(word) && string(s[:len(word)]) == word }
+func hasPrefix(s []byte, word string) bool { return len(s) >= len(word) && string(s[:len(word)]) == word }
 
-func personal(folded []byte) bool { return string(folded) == "owneremail" }
+func isPersonal(folded []byte) bool { return string(folded) == "owneremail" }
 
-// Hides reports whether the value of a member with this name is hidden.
-func Hides(name string) bool {
+// IsHidden reports whether the value of a member with this name is hidden.
+func IsHidden(name string) bool {
 	var buf [64]byte
 	folded := foldName(buf[:0], name)
-	return secret(folded) || personal(folded)
+	return isSecret(folded) || isPersonal(folded)
 }
 
 func foldName[T string | []byte](dst []byte, name T) []byte {
@@ -74,12 +74,12 @@ func foldName[T string | []byte](dst []byte, name T) []byte {
 // sentence.
 const minText = 4
 
-// Found has the texts of hidden members, the longest first.
-type Found []string
+// Secrets has the texts of hidden members, the longest first.
+type Secrets []string
 
-// In returns the texts of the hidden members of documents.
-func In(docs ...value.Value) Found {
-	var f Found
+// FindSecrets returns the texts of the hidden members of documents.
+func FindSecrets(docs ...value.Value) Secrets {
+	var f Secrets
 	for _, doc := range docs {
 		f = f.With(doc, false)
 	}
@@ -88,7 +88,7 @@ func In(docs ...value.Value) Found {
 
 // With adds the texts of the hidden members of v; all texts of v if hidden is true. It allocates
 // nothing if there are none.
-func (f Found) With(v value.Value, hidden bool) Found {
+func (f Secrets) With(v value.Value, hidden bool) Secrets {
 	switch v.Kind() {
 	case value.ObjectKind:
 		return f.withMembers(v, hidden)
@@ -108,10 +108,10 @@ func (f Found) With(v value.Value, hidden bool) Found {
 	return f
 }
 
-func (f Found) withMembers(v value.Value, hidden bool) Found {
+func (f Secrets) withMembers(v value.Value, hidden bool) Secrets {
 	v.Each(func(key string, inner value.Value) bool {
 		if k := inner.Kind(); hidden || k >= value.ArrayKind || k == value.StringKind || k == value.NumberKind {
-			f = f.With(inner, hidden || Hides(key))
+			f = f.With(inner, hidden || IsHidden(key))
 		}
 		return true
 	})
@@ -121,7 +121,7 @@ func (f Found) withMembers(v value.Value, hidden bool) Found {
 // text adds a text, the forms in which a control may show it, and its parts that
 // are secrets too: what follows the scheme of an Authorization header, the lines
 // of a key.
-func (f Found) text(s string) Found {
+func (f Secrets) text(s string) Secrets {
 	f = f.add(s)
 	quoted := value.AppendString(nil, s)
 	f = f.add(string(quoted[1 : len(quoted)-1]))
@@ -136,7 +136,7 @@ func (f Found) text(s string) Found {
 	return f
 }
 
-func (f Found) add(s string) Found {
+func (f Secrets) add(s string) Secrets {
 	if utf8.RuneCountInString(s) < minText || slices.Contains(f, s) {
 		return f
 	}
@@ -148,7 +148,7 @@ func (f Found) add(s string) Found {
 const cutFrom = 1000
 
 // Text returns s with Mark in place of every found text.
-func (f Found) Text(s string) string {
+func (f Secrets) Text(s string) string {
 	for _, secret := range f {
 		s = strings.ReplaceAll(s, secret, Mark)
 	}
@@ -167,7 +167,7 @@ func (f Found) Text(s string) string {
 
 // Value returns v with Mark in place of every found text, in its texts and names, and of numbers
 // that equal a found text.
-func (f Found) Value(v value.Value) value.Value {
+func (f Secrets) Value(v value.Value) value.Value {
 	if len(f) == 0 {
 		return v
 	}
@@ -186,12 +186,12 @@ var bindingMembers = []string{"path", "variable", "value"}
 
 // Document returns one of our explanations or traces, as JSON, without the found texts; null if it
 // cannot be read.
-func (f Found) Document(text []byte) []byte { return f.document(text, ownMembers) }
+func (f Secrets) Document(text []byte) []byte { return f.document(text, ownMembers) }
 
-// Foreign is like Document, for a document whose members are not ours.
-func (f Found) Foreign(text []byte) []byte { return f.document(text, nil) }
+// ForeignDocument is like Document, for a document whose members are not ours.
+func (f Secrets) ForeignDocument(text []byte) []byte { return f.document(text, nil) }
 
-func (f Found) document(text []byte, own []string) []byte {
+func (f Secrets) document(text []byte, own []string) []byte {
 	if len(f) == 0 {
 		return text
 	}
@@ -204,7 +204,7 @@ func (f Found) document(text []byte, own []string) []byte {
 
 // value is Value, but for the members that are named in own. With own, the names
 // are ours.
-func (f Found) value(v value.Value, own []string) value.Value {
+func (f Secrets) value(v value.Value, own []string) value.Value {
 	switch v.Kind() {
 	case value.ObjectKind:
 		members := make([]value.Member, 0, v.Len())

@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 		"password": true, "API-Key": true, "apiKey": true, "refresh_token": true, "Authorization": true, "owner_email": true, "ownerEmail": true,
 		"tokens": false, "max_tokens": false, "email": false, "owner": false, "": false,
 	} {
-		if Hides(name) != want {
+		if IsHidden(name) != want {
 			t.Errorf("%q hides: %t", name, !want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestText(t *testing.T) {
 		"named otherwise": {`{"user":{"name":"hunter2","tokens":12345}}`, "hunter2 12345", "hunter2 12345"},
 		"cut within":      {`{"password":"hunter2hunter2"}`, strings.Repeat("x", cutFrom) + "hunter2hun", strings.Repeat("x", cutFrom) + "[redacted]"},
 	} {
-		if got := In(decode(t, tc.in)).Text(tc.text); got != tc.want {
+		if got := FindSecrets(decode(t, tc.in)).Text(tc.text); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestText(t *testing.T) {
 
 // TestDocument: an explanation keeps its shape, even if a secret equals one of its own words.
 func TestDocument(t *testing.T) {
-	found := In(decode(t, `{"password":"condition_eval","secret":"deny","token":1234,"api_key":"path","cookie":"line 9"}`))
+	found := FindSecrets(decode(t, `{"password":"condition_eval","secret":"deny","token":1234,"api_key":"path","cookie":"line 9"}`))
 	const doc = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"deny at line 9","details":{"source":"x == \"deny\"","values":{"input.deny":1234,"rule":"deny"}},
 		"conditions":[{"line":1234,"values":[{"path":"input.deny","variable":"x","value":{"line":1234,"a":["condition_eval"]}}]}]}`
 	const want = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"[redacted] at [redacted]","details":{"source":"x == \"[redacted]\"","values":{"input.[redacted]":"[redacted]","rule":"[redacted]"}},` +
@@ -60,7 +60,7 @@ func TestDocument(t *testing.T) {
 	if got := string(found.Document([]byte(doc))); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if got := string(Found(nil).Document([]byte(doc))); got != doc {
+	if got := string(Secrets(nil).Document([]byte(doc))); got != doc {
 		t.Errorf("with nothing to hide: %s", got)
 	}
 	if got := found.Document([]byte(`{"broken"`)); string(got) != "null" || !json.Valid(got) {
@@ -72,7 +72,7 @@ func TestDocument(t *testing.T) {
 func TestNothingToHide(t *testing.T) {
 	v := decode(t, `{"id":"ann","roles":["a","b"],"attributes":{"level":3,"password":null}}`)
 	if n := testing.AllocsPerRun(100, func() {
-		if In(v) != nil {
+		if FindSecrets(v) != nil {
 			t.Error("found something")
 		}
 	}); n > 4 {

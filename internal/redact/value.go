@@ -43,13 +43,13 @@ func appendValue(dst []byte, v value.Value, depth int) []byte {
 
 func appendMember(dst []byte, sep byte, name string, v value.Value, depth int) []byte {
 	var hidden bool
-	if !usual(name) {
+	if !isCommon(name) {
 		var buf [64]byte
 		folded := foldName(buf[:0], name)
-		if personal(folded) {
+		if isPersonal(folded) {
 			return dst
 		}
-		hidden = secret(folded)
+		hidden = isSecret(folded)
 	}
 	if sep != 0 {
 		dst = append(dst, sep)
@@ -61,9 +61,9 @@ func appendMember(dst []byte, sep byte, name string, v value.Value, depth int) [
 	return appendValue(dst, v, depth)
 }
 
-// usual reports whether name is common in inputs and not a secret, so that it need not be folded.
+// isCommon reports whether name is common in inputs and not a secret, so that it need not be folded.
 // TestUsualNames compares it with the rule.
-func usual(name string) bool {
+func isCommon(name string) bool {
 	switch name {
 	case "id", "email", "name", "type", "roles", "groups", "attributes", "department",
 		"method", "path", "host", "query", "headers", "ip_address", "timestamp", "request_id",

@@ -78,12 +78,12 @@ func TestAppendDeepValue(t *testing.T) {
 func TestSecretWords(t *testing.T) {
 	for _, word := range []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"} {
 		for _, name := range []string{word, "x" + word, word + "x", "my_" + strings.ToUpper(word) + "-9", word[:1] + word, word[:3] + word} {
-			if !Hides(name) {
+			if !IsHidden(name) {
 				t.Errorf("%q is no secret", name)
 			}
 		}
 		for _, name := range []string{word[:len(word)-1], word[1:]} {
-			if Hides(name) {
+			if IsHidden(name) {
 				t.Errorf("%q is a secret", name)
 			}
 		}
@@ -99,8 +99,8 @@ func TestUsualNames(t *testing.T) {
 	_, list, _ := strings.Cut(string(source), "switch name {")
 	found := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list, -1)
 	for _, m := range found {
-		if !usual(m[1]) || Hides(m[1]) {
-			t.Errorf("%q: usual %t, hides %t", m[1], usual(m[1]), Hides(m[1]))
+		if !isCommon(m[1]) || IsHidden(m[1]) {
+			t.Errorf("%q: usual %t, hides %t", m[1], isCommon(m[1]), IsHidden(m[1]))
 		}
 	}
 	if len(found) < 10 {

@@ -343,7 +343,7 @@ func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.C
 		if err := c.Finish(ctx); err != nil {
 			return err
 		}
-	} else if err := c.Only(ctx, "settings", "domains", "revisions"); err != nil {
+	} else if err := c.CopyTables(ctx, "settings", "domains", "revisions"); err != nil {
 		return err
 	}
 	return s.callHook("finished")

@@ -18,7 +18,7 @@ type readPath struct {
 func readPaths(paths [][]string) []readPath {
 	out := make([]readPath, len(paths))
 	for i, path := range paths {
-		out[i] = readPath{newInputPath(path), slices.ContainsFunc(path, redact.Hides)}
+		out[i] = readPath{newInputPath(path), slices.ContainsFunc(path, redact.IsHidden)}
 	}
 	return out
 }
@@ -27,8 +27,8 @@ func readPaths(paths [][]string) []readPath {
 // These are the members of the request and of the resource that are named like secrets and that
 // the deciding control reads, and the resource's owner_email. Hidden costs almost nothing if the
 // reason is constant, and otherwise one lookup for each path that the control reads.
-func (d *Decision) Hidden(r *Request) redact.Found {
-	var found redact.Found
+func (d *Decision) Hidden(r *Request) redact.Secrets {
+	var found redact.Secrets
 	if c := d.Decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
 		for i := range c.reads {
 			found = c.reads[i].gather(found, r, d.Resource)
@@ -45,8 +45,8 @@ func (d *Decision) Hidden(r *Request) redact.Found {
 
 // HiddenInput returns the values of all members that are named like secrets, for a log that keeps
 // the input of controls.
-func (d *Decision) HiddenInput(r *Request) redact.Found {
-	found := redact.In(r.User, r.Action, r.Resource, r.Context, r.Extra)
+func (d *Decision) HiddenInput(r *Request) redact.Secrets {
+	found := redact.FindSecrets(r.User, r.Action, r.Resource, r.Context, r.Extra)
 	if d.Resource != nil {
 		found = found.With(d.Resource.Doc, false)
 	}
@@ -64,7 +64,7 @@ func (d *Decision) Decider() *Control {
 }
 
 // gather adds the values to hide at one path of the request, and of the resource, to found.
-func (p *readPath) gather(found redact.Found, r *Request, res *Resource) redact.Found {
+func (p *readPath) gather(found redact.Secrets, r *Request, res *Resource) redact.Secrets {
 	switch p.part {
 	case partAll:
 		found = found.With(r.User, false).With(r.Action, false).With(r.Resource, false).With(r.Context, false).With(r.Extra, false)

@@ -161,7 +161,7 @@ func (w *walk) closeState() {
 		m := w.libraries[id]
 		libraries[m.Environment] = append(libraries[m.Environment], lang.Library{ID: id, Name: m.Name, Version: m.Content.Version, Source: m.RegoCode})
 	}
-	last.shelf, last.active = policy.Shelf(w.request.SourceEnvironment, libraries), map[int64]int{}
+	last.shelf, last.active = policy.VisibleLibraries(w.request.SourceEnvironment, libraries), map[int64]int{}
 	for id, m := range w.active {
 		c := rerun.Control{Meta: rego.Meta{ID: id, Name: m.Name, Version: m.Content.Version}, Source: m.RegoCode, Old: true}
 		if m.ResourceID != nil {

@@ -135,7 +135,7 @@ func (s *Service) explainDecision(ctx context.Context, sc scope.Scope, d audit.D
 // redacted removes from explanations what logs must not contain: values under secret names in the
 // input or the resource, and the owner's address.
 func redacted(list []reason.Explanation, req *rego.Request, set *rego.Set) []reason.Explanation {
-	found := redact.In(req.User, req.Action, req.Resource, req.Context, req.Extra)
+	found := redact.FindSecrets(req.User, req.Action, req.Resource, req.Context, req.Extra)
 	if r := set.Resource(req.ResourceID); r != nil {
 		found = found.With(r.Doc, false)
 	}

@@ -67,7 +67,7 @@ var meaning = map[string]string{
 // report is a PDF that is being written.
 type report struct {
 	*fpdf.Fpdf
-	kept    simulator.Kept
+	kept    simulator.StoredRun
 	tenant  string
 	made    time.Time
 	pages   int  // number of pages; 0 while they are counted
@@ -82,7 +82,7 @@ type report struct {
 
 // exportPDF returns the run as a PDF report, for readers who do not know the run. It writes the
 // report twice, because the footers have the number of pages.
-func exportPDF(k simulator.Kept, tenant string, now time.Time) ([]byte, error) {
+func exportPDF(k simulator.StoredRun, tenant string, now time.Time) ([]byte, error) {
 	counted := newReport(k, tenant, now, 0)
 	counted.write()
 	final := newReport(k, tenant, now, counted.PageCount())
@@ -94,7 +94,7 @@ func exportPDF(k simulator.Kept, tenant string, now time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func newReport(k simulator.Kept, tenant string, now time.Time, pages int) *report {
+func newReport(k simulator.StoredRun, tenant string, now time.Time, pages int) *report {
 	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages, added: map[string]bool{}, widths: map[rune]float64{}}
 	r.AddUTF8FontFromBytes(sans, "", goregular.TTF)
 	r.AddUTF8FontFromBytes(sans, "B", gobold.TTF)

@@ -28,7 +28,7 @@ type File struct {
 
 // Write exports a run in the format json, csv or pdf. now is the time that the PDF shows as its
 // time of printing. Fault: Invalid for any other format.
-func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error) {
+func Write(k simulator.StoredRun, format, tenant string, now time.Time) (File, error) {
 	f := File{Name: fmt.Sprintf("simulation-%d.%s", k.ID, format)}
 	var err error
 	switch format {
@@ -52,7 +52,7 @@ func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error)
 
 // exportJSON copies the record byte for byte, so that a reader can verify it. The checksum is the
 // SHA-256 of the text of the member record.
-func exportJSON(k simulator.Kept) ([]byte, error) {
+func exportJSON(k simulator.StoredRun) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
 	b.Write(k.Text)
@@ -66,7 +66,7 @@ func exportJSON(k simulator.Kept) ([]byte, error) {
 // exportCSV writes one table (RFC 4180). Each row is one item, such as a property, a leaf of the
 // input, a condition or a step of the trace. The first column is its kind. All cells are quoted,
 // and none is a formula.
-func exportCSV(k simulator.Kept) []byte {
+func exportCSV(k simulator.StoredRun) []byte {
 	rec := k.Record
 	var b bytes.Buffer
 	add := func(cells ...string) {
@@ -123,7 +123,7 @@ func escapeFormula(cell string) string {
 type fact struct{ name, text string }
 
 // facts lists the properties of a run for the CSV export.
-func facts(k simulator.Kept) []fact {
+func facts(k simulator.StoredRun) []fact {
 	rec := k.Record
 	list := []fact{
 		{"simulation_id", strconv.FormatInt(k.ID, 10)},

@@ -82,13 +82,13 @@ func sample(t testing.TB) simulator.Record {
 	}
 }
 
-func keptSample(t testing.TB, rec simulator.Record) simulator.Kept {
+func keptSample(t testing.TB, rec simulator.Record) simulator.StoredRun {
 	t.Helper()
 	text, err := json.Marshal(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := simulator.Kept{ID: 41, Checksum: digest(text), Intact: true, Text: text}
+	k := simulator.StoredRun{ID: 41, Checksum: digest(text), Intact: true, Text: text}
 	if err := json.Unmarshal(text, &k.Record); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	}
 	tool, err := exec.LookPath("pdftotext")
 	if err != nil {
-		apptest.Missing(t, "there is no pdftotext")
+		apptest.SkipMissing(t, "there is no pdftotext")
 	}
 	out, err := exec.CommandContext(t.Context(), tool, "-layout", path, "-").CombinedOutput()
 	if err != nil {

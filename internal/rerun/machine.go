@@ -112,11 +112,11 @@ func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *
 		}
 		p.Lines++
 		if parse(line, &r) != nil {
-			p.cannot(Unreadable, 1)
+			p.countSkipped(Unreadable, 1)
 			continue
 		}
 		if why := m.judge(ctx, &r, p); why != "" {
-			p.cannot(why, 1)
+			p.countSkipped(why, 1)
 		}
 	}
 	p.list()

@@ -23,7 +23,7 @@ func (p *Part) Add(o *Part, most int) {
 	p.UnknownDrift += o.UnknownDrift
 	p.ControlDrift += o.ControlDrift
 	for why, n := range o.NotReplayable {
-		p.cannot(why, n)
+		p.countSkipped(why, n)
 	}
 	p.ByControl = addTallies(p.ByControl, o.ByControl)
 	p.ByResource = addTallies(p.ByResource, o.ByResource)
@@ -43,7 +43,7 @@ func (p *Part) Add(o *Part, most int) {
 // Seen returns the number of records in the part.
 func (p *Part) Seen() int64 { return int64(p.Lines) }
 
-func (p *Part) cannot(why string, n int64) {
+func (p *Part) countSkipped(why string, n int64) {
 	if p.NotReplayable == nil {
 		p.NotReplayable = map[string]int64{}
 	}

@@ -33,12 +33,12 @@ type sets struct {
 	at    int   // epoch of the last record
 	full  map[int]*sides
 	order []int // keys of full, the most recently used last
-	seats map[seat]*sides
+	seats map[viewKey]*sides
 }
 
-// seat identifies who decided: a bouncer with a revision of its bundle. If that revision is
+// viewKey identifies who decided: a bouncer with a revision of its bundle. If that revision is
 // unknown, the epoch identifies it.
-type seat struct {
+type viewKey struct {
 	bouncer, bundle int64
 	epoch           int
 }
@@ -51,7 +51,7 @@ const (
 )
 
 func newSets(m *Machine) sets {
-	s := sets{m: m, views: map[int64]*View{}, full: map[int]*sides{}, seats: map[seat]*sides{}}
+	s := sets{m: m, views: map[int64]*View{}, full: map[int]*sides{}, seats: map[viewKey]*sides{}}
 	for i := range m.spec.Views {
 		s.views[m.spec.Views[i].BouncerID] = &m.spec.Views[i]
 	}
@@ -79,9 +79,9 @@ func (s *sets) of(r *record) *sides {
 	}
 	at, bundle := s.epochOf(v, r)
 	s.at = at
-	key := seat{bouncer: v.BouncerID, epoch: at}
+	key := viewKey{bouncer: v.BouncerID, epoch: at}
 	if bundle != nil {
-		key = seat{bouncer: v.BouncerID, bundle: bundle.Revision}
+		key = viewKey{bouncer: v.BouncerID, bundle: bundle.Revision}
 	}
 	if found := s.seats[key]; found != nil {
 		return found
@@ -130,8 +130,8 @@ func (s *sets) epochOf(v *View, r *record) (epoch int, b *Bundle) {
 }
 
 // makeRoom drops all seats of the bouncer if it has keptSeats of them.
-func (s *sets) makeRoom(next seat) {
-	var mine []seat
+func (s *sets) makeRoom(next viewKey) {
+	var mine []viewKey
 	for k := range s.seats {
 		if k.bouncer == next.bouncer {
 			mine = append(mine, k)
@@ -179,7 +179,7 @@ func (s *sets) fullAt(epoch int) *sides {
 			return s.full[0]
 		}
 	}
-	made := s.sidesFrom(s.full[near].base.With(s.back(near, epoch)), epoch)
+	made := s.sidesFrom(s.full[near].base.With(s.changeBetween(near, epoch)), epoch)
 	s.put(epoch, made)
 	return made
 }
@@ -209,8 +209,8 @@ func (s *sets) newest() rego.SetSpec {
 
 func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
 
-// back returns the change from the baseline of one epoch to that of an older one.
-func (s *sets) back(from, to int) rego.Change {
+// changeBetween returns the change from the baseline of one epoch to that of an older one.
+func (s *sets) changeBetween(from, to int) rego.Change {
 	c := s.m.differ(s.mix(from).Baseline, s.mix(to).Baseline)
 	c.Revision = s.m.spec.Epochs[to].Revision
 	was := map[int64]*rego.Resource{}

@@ -34,7 +34,7 @@ func (s *Service) ClassifyBulk(ctx context.Context, sc scope.Scope, limit int64)
 		if out.Skipped, err = countDecided(ctx, tx, env); err != nil {
 			return err
 		}
-		rs, err := toClassify(ctx, tx, env, limit)
+		rs, err := nextToClassify(ctx, tx, env, limit)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (s *Service) noteChanged(ctx context.Context, tx *db.Tx, env scope.Env, ids
 	if err != nil {
 		return err
 	}
-	return keepPast(ctx, tx, env, revision, s.Now())
+	return storePast(ctx, tx, env, revision, s.Now())
 }
 
 // noteCreated is noteChanged for resources that the transaction creates.

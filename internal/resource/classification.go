@@ -56,7 +56,7 @@ func (s *Service) Propose(ctx context.Context, sc scope.Scope, id int64) (classi
 		p.Rationale = append(p.Rationale, "assist: no answer")
 		return p, nil
 	}
-	better, ok := classify.Admit(text, p)
+	better, ok := classify.Merge(text, p)
 	if !ok {
 		better.Rationale = append(better.Rationale, "assist: its answer was no better")
 	}

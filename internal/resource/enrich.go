@@ -52,7 +52,7 @@ func (s *Service) enriched(ctx context.Context, tx *db.Tx, sc scope.Scope, old, 
 		return out, err
 	}
 	out.Policies = old.Policies
-	diff := changed(old, out.Resource)
+	diff := changesOf(old, out.Resource)
 	out.Impacts = impacts(old, out.Resource, diff)
 	return out, s.record(ctx, tx, sc, out.Resource, "updated", diff)
 }

@@ -118,7 +118,7 @@ func (i *Inventory) selectSuspects(ctx context.Context, tx *db.Tx, env scope.Env
 		under += p.Count
 	}
 	i.Protected += under
-	worst, err = lacking(ctx, tx, env, attention)
+	worst, err = incomplete(ctx, tx, env, attention)
 	if err == nil && len(worst) < attention && under < total {
 		open, err = exposed(ctx, tx, env, safe, worst)
 	}

@@ -101,7 +101,7 @@ func TestGapsAreReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = store.Read(ctx, func(tx *db.Tx) error {
-			list, err := lacking(ctx, tx, scope.Sandbox, 100)
+			list, err := incomplete(ctx, tx, scope.Sandbox, 100)
 			if err != nil {
 				return err
 			}

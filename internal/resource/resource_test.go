@@ -265,7 +265,7 @@ func TestEnrichKeepsOwnerEmailOutOfSnapshots(t *testing.T) {
 		if _, there := snap["owner_email"]; there || snap["version"] != int64(2) || snap["resource_kind"] != "llm_endpoint" {
 			t.Errorf("snapshot %v", snap)
 		}
-		if diff := changed(r, out.Resource); strings.Contains(cmp.Diff(nil, diff), "secret@") {
+		if diff := changesOf(r, out.Resource); strings.Contains(cmp.Diff(nil, diff), "secret@") {
 			t.Errorf("the address is in %v", diff)
 		}
 	})

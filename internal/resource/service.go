@@ -136,7 +136,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			return err
 		}
 		r.Policies = old.Policies
-		return s.record(ctx, tx, sc, r, "updated", changed(old, r))
+		return s.record(ctx, tx, sc, r, "updated", changesOf(old, r))
 	})
 	return r, err
 }
@@ -323,8 +323,8 @@ func (r Resource) members() map[string]any {
 	return out
 }
 
-// changed returns the members that differ, with old and new value, for audit rows.
-func changed(old, next Resource) map[string]any {
+// changesOf returns the members that differ, with old and new value, for audit rows.
+func changesOf(old, next Resource) map[string]any {
 	a, b, out := old.members(), next.members(), map[string]any{}
 	before, after := old.Snapshot(), next.Snapshot()
 	for _, m := range []map[string]any{a, b} {

@@ -52,7 +52,7 @@ func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, erro
 				continue
 			}
 			if behind := overlapping(r, guards[env]); len(behind) > 0 {
-				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), named(behind))
+				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), nameList(behind))
 				out = append(out, Warning{"shadows_controls", text, append([]int64{r.ID}, idsOf(behind)...)})
 			}
 		}
@@ -79,7 +79,7 @@ func Shadows(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (ids []int
 	}
 	before := overlapping(guard, open)
 	if len(before) > 0 {
-		why = fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", named(before), id)
+		why = fmt.Sprintf("requests to the hosts of %s do not come here: these have no active control, and name a host, so they take precedence over resource %d, which names none", nameList(before), id)
 	}
 	return idsOf(before), why, nil
 }
@@ -134,8 +134,8 @@ func idsOf(list []Resource) []int64 {
 	return ids
 }
 
-// named lists resources for people.
-func named(list []Resource) string {
+// nameList lists resources for people.
+func nameList(list []Resource) string {
 	names := make([]string, 0, maxShadows)
 	for _, r := range list[:min(len(list), maxShadows)] {
 		names = append(names, fmt.Sprintf("%d (%s)", r.ID, r.Name))

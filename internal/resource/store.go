@@ -19,9 +19,9 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Resource, error) {
 	return db.One[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE id = $1`, id)
 }
 
-// narrowed returns the condition of a list, made only of the filters that are set. With
+// listCondition returns the condition of a list, made only of the filters that are set. With
 // conditions such as "or not set", neither backend would use an index.
-func narrowed(env scope.Env, f Filter) (where string, args []any) {
+func listCondition(env scope.Env, f Filter) (where string, args []any) {
 	var conditions []string
 	add := func(column, v string) {
 		if v != "" {
@@ -39,14 +39,14 @@ func narrowed(env scope.Env, f Filter) (where string, args []any) {
 
 // list finds the page by ids first, so that a late page does not read the rows before it.
 func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Resource, error) {
-	where, args := narrowed(env, f)
+	where, args := listCondition(env, f)
 	n := len(args)
 	return db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE id IN (SELECT id FROM resources`+where+
 		` ORDER BY id LIMIT $`+strconv.Itoa(n+1)+` OFFSET $`+strconv.Itoa(n+2)+`) ORDER BY id`, append(args, f.Limit, f.Skip)...)
 }
 
 func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, error) {
-	where, args := narrowed(env, f)
+	where, args := listCondition(env, f)
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM resources`+where, args...)
 }
 

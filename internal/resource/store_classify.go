@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// toClassify are the next resources of a bulk classification: those never classified,
+// nextToClassify are the next resources of a bulk classification: those never classified,
 // then those classified longest ago, so that repeated calls reach all.
-func toClassify(ctx context.Context, tx *db.Tx, env scope.Env, limit int64) ([]Resource, error) {
+func nextToClassify(ctx context.Context, tx *db.Tx, env scope.Env, limit int64) ([]Resource, error) {
 	return db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
 		WHERE environment = $1 AND classification_source IN ('', 'heuristic')
 		ORDER BY COALESCE(last_classified_at, 0), id LIMIT $2`, string(env), limit)

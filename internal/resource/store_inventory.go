@@ -60,8 +60,8 @@ const suspectColumns = `r.id, r.name, r.environment, r.resource_kind, r.data_cla
 	r.classification_confidence, r.auto_discovered, EXISTS (SELECT 1 FROM policies p
 		WHERE p.status = 'active' AND p.deleted_at IS NULL AND p.resource_id = r.id) AS protected`
 
-// lacking returns the resources that lack most, then by id.
-func lacking(ctx context.Context, tx *db.Tx, env scope.Env, limit int) ([]suspect, error) {
+// incomplete returns the resources that lack most, then by id.
+func incomplete(ctx context.Context, tx *db.Tx, env scope.Env, limit int) ([]suspect, error) {
 	return db.All[suspect](ctx, tx, `SELECT `+suspectColumns+` FROM resources r WHERE r.id IN
 		(SELECT r.id FROM resources r WHERE r.environment = $1 AND `+gaps+` > 0 ORDER BY `+gaps+` DESC, r.id LIMIT $2)
 		ORDER BY `+gaps+` DESC, r.id`, string(env), limit)

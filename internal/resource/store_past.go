@@ -16,8 +16,8 @@ const pastColumns = `environment, id, name, type, path, methods, original_host, 
 	ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, tags,
 	path_matching`
 
-// keepPast stores the resources of a revision as they are before it.
-func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
+// storePast stores the resources of a revision as they are before it.
+func storePast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, `+pastColumns+`)
 		SELECT CAST($2 AS BIGINT), CAST($3 AS BIGINT), TRUE, `+pastColumns+` FROM resources
 		WHERE id IN (SELECT resource_id FROM resource_changes WHERE environment = $1 AND revision = $2)`, string(env), revision, at)

@@ -41,10 +41,10 @@ func ArrivalOf(w http.ResponseWriter, req *http.Request) (Arrival, error) {
 	return a, nil
 }
 
-// FromHere refuses a browser that a page of another origin sent: Forbidden "cross_origin".
+// CheckOrigin refuses a browser that a page of another origin sent: Forbidden "cross_origin".
 // Otherwise another site could start an operation in its visitor's name.
-func (a Arrival) FromHere() error {
-	if origin.Elsewhere(a.visit.req.Header) {
+func (a Arrival) CheckOrigin() error {
+	if origin.IsCrossOrigin(a.visit.req.Header) {
 		return crossOrigin("this must start on a page of this server")
 	}
 	return nil
@@ -62,9 +62,9 @@ func (a Arrival) SetSignOn(value string, life time.Duration) string {
 	return a.visit.cookieFor(name, value, life, http.SameSiteLaxMode)
 }
 
-// FailFor is like Fail. tenant is the tenant of the failure page, if the request itself does not
+// FailForTenant is like Fail. tenant is the tenant of the failure page, if the request itself does not
 // name it.
-func FailFor(w http.ResponseWriter, tenant scope.TenantID, err error) {
+func FailForTenant(w http.ResponseWriter, tenant scope.TenantID, err error) {
 	if x, ok := w.(*exchange); ok && tenant != "" {
 		x.scope.Tenant = tenant
 	}

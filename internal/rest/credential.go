@@ -277,7 +277,7 @@ func oneValue(code, what, first string, sources ...[]string) (string, error) {
 
 // tenantOfHost returns the tenant whose subdomain or custom domain the request names.
 func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
-	if r.cfg.Hosts.None() {
+	if r.cfg.Hosts.IsEmpty() {
 		return ""
 	}
 	return r.cfg.Hosts.Tenant(site.Name(r.calledHost(req)))

@@ -33,7 +33,7 @@ const (
 // areaOf returns the area of a canonical path.
 func (r *Router) areaOf(path string) Area {
 	for _, a := range r.cfg.Areas {
-		if Under(path, a.Prefix) {
+		if IsBelow(path, a.Prefix) {
 			return a
 		}
 	}

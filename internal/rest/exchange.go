@@ -67,7 +67,7 @@ var (
 
 // ServeHTTP serves one request.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if r.leaving.Load() {
+	if r.stopping.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	x := r.pool.Get().(*exchange)

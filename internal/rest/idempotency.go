@@ -145,7 +145,7 @@ func (i *idempotency) await(ctx context.Context, d *db.DB, row entry, deadline t
 	defer tick.Stop()
 	for {
 		now := i.r.cfg.Now()
-		if now.After(row.LeaseUntil) || row.LeaseUntil.After(db.LatestEnd(now, leaseTime)) {
+		if now.After(row.LeaseUntil) || row.LeaseUntil.After(db.MaxLeaseEnd(now, leaseTime)) {
 			return row, nil
 		}
 		if now.After(deadline) {

@@ -44,10 +44,10 @@ type Removed struct {
 
 // Period parses the window. A date without a time means the whole day.
 func (w Window) Period() (start, end time.Time, err error) {
-	if start, err = moment(w.Start, "start_date", 0); err != nil {
+	if start, err = parseTime(w.Start, "start_date", 0); err != nil {
 		return
 	}
-	if end, err = moment(w.End, "end_date", 24*time.Hour-time.Microsecond); err != nil {
+	if end, err = parseTime(w.End, "end_date", 24*time.Hour-time.Microsecond); err != nil {
 		return
 	}
 	if !start.IsZero() && !end.IsZero() && end.Before(start) {
@@ -56,7 +56,7 @@ func (w Window) Period() (start, end time.Time, err error) {
 	return start, end, nil
 }
 
-func moment(text, name string, restOfDay time.Duration) (time.Time, error) {
+func parseTime(text, name string, restOfDay time.Duration) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

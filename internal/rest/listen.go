@@ -31,7 +31,7 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader, ConnState: tunnelled,
+		MaxHeaderBytes: maxHeader, ConnState: trackTunnel,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // protocol errors of clients
 	}
 }
@@ -57,16 +57,16 @@ func NewTLSServer(h http.Handler, log *slog.Logger) *http.Server {
 // challenges, health probes, and requests that a trusted proxy received over TLS.
 func Plain(r *Router, port string, challenge func(ctx context.Context, host, token string) (answer string, ok bool)) http.Handler {
 	return site.Plain{Port: port, Challenge: challenge, API: r, Open: func(req *http.Request) bool {
-		return Under(r.canonical(req.URL.Path), Root+"/health") || strings.EqualFold(visit{r, req}.forwardedProto(), "https")
+		return IsBelow(r.canonical(req.URL.Path), Root+"/health") || strings.EqualFold(visit{r, req}.forwardedProto(), "https")
 	}}
 }
 
 // tlsKey finds the state of a TLS connection in the context of its requests.
 type tlsKey struct{}
 
-// tunnelled is a server's ConnState. A connection that another protocol has taken over no
+// trackTunnel is a server's ConnState. A connection that another protocol has taken over no
 // longer carries HTTP/1.1 messages.
-func tunnelled(c net.Conn, s http.ConnState) {
+func trackTunnel(c net.Conn, s http.ConnState) {
 	if strict, ok := c.(*framing.ServerConn); ok && s == http.StateHijacked {
 		strict.Release()
 	}
@@ -88,13 +88,13 @@ func (c Config) ticks() func() time.Time {
 func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
 	fresh := &framing.FreshConns{}
 	srv.ConnState = func(c net.Conn, s http.ConnState) {
-		tunnelled(c, s)
+		trackTunnel(c, s)
 		fresh.Note(c, s == http.StateNew)
 	}
 	ctx, left := r.stopLater(ctx, leave, func(ctx context.Context) { fresh.Drain(ctx, l) })
 	defer left()
 	short := lane.Listen(l, lane.Config{
-		Handler: srv.Handler, Brief: r.brief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
+		Handler: srv.Handler, Brief: r.isBrief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})
 	var ending sync.WaitGroup
@@ -115,7 +115,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(context.Context)) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		r.leaving.Store(true)
+		r.stopping.Store(true)
 		if d > 0 && errors.Is(context.Cause(ctx), context.Canceled) {
 			t := time.NewTimer(d)
 			defer t.Stop()
@@ -130,11 +130,11 @@ func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(cont
 	return after, func() { stop(); end() }
 }
 
-// Leaving reports whether the server is about to stop and should receive no new work.
-func (r *Router) Leaving() bool { return r.leaving.Load() }
+// IsStopping reports whether the server is about to stop and should receive no new work.
+func (r *Router) IsStopping() bool { return r.stopping.Load() }
 
-// brief reports whether a POST to path is a Brief operation.
-func (r *Router) brief(path string) bool {
+// isBrief reports whether a POST to path is a Brief operation.
+func (r *Router) isBrief(path string) bool {
 	rt := r.static[r.canonical(path)][http.MethodPost]
 	return rt != nil && rt.op.Brief
 }

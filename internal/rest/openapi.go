@@ -63,18 +63,18 @@ func New(c Config) (*Router, error) {
 		},
 		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: "application/json",
-	}, unserved{})}
+	}, documentAdapter{})}
 	return r, nil
 }
 
 // OpenAPI returns the document, for descriptions of anything but operations.
 func (r *Router) OpenAPI() *huma.OpenAPI { return r.api.OpenAPI() }
 
-// unserved is a huma.Adapter that serves nothing.
-type unserved struct{}
+// documentAdapter is a huma.Adapter that serves nothing.
+type documentAdapter struct{}
 
-func (unserved) Handle(*huma.Operation, func(huma.Context))         {}
-func (unserved) ServeHTTP(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) }
+func (documentAdapter) Handle(*huma.Operation, func(huma.Context))         {}
+func (documentAdapter) ServeHTTP(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) }
 
 // documenter writes operations into the document.
 type documenter struct{ huma.API }

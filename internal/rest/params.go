@@ -26,12 +26,12 @@ func (r *Router) checkParams(rt *route, req *http.Request) error {
 		p := &rt.params[i]
 		values := p.Values(req, query)
 		if p.In == "path" {
-			if len(r.valid.Wrong(p, values)) > 0 {
+			if len(r.valid.CheckParam(p, values)) > 0 {
 				return fault.New(fault.NotFound, "not_found", "there is no such object")
 			}
 			continue
 		}
-		for _, message := range r.valid.Wrong(p, values) {
+		for _, message := range r.valid.CheckParam(p, values) {
 			ds = append(ds, fault.Detail{Pointer: p.In + "." + p.Name, Message: message})
 		}
 	}

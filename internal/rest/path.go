@@ -58,8 +58,8 @@ func dotted(path string) bool {
 	return false
 }
 
-// Under reports whether path is prefix or is below it.
-func Under(path, prefix string) bool {
+// IsBelow reports whether path is prefix or is below it.
+func IsBelow(path, prefix string) bool {
 	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
 }
 

@@ -108,7 +108,7 @@ func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 			{Prefix: "/v1/data", Errors: ShapeOPA},
 			{Prefix: "/access/v1", Errors: ShapeAuthZEN},
 		},
-		Canonical: canonical, IsAPI: func(path string) bool { return Under(path, "/api") || Under(path, "/v1") },
+		Canonical: canonical, IsAPI: func(path string) bool { return IsBelow(path, "/api") || IsBelow(path, "/v1") },
 	}
 	g.config.Authenticate = func(_ context.Context, c Credential) (scope.Scope, Principal, error) {
 		g.auths.Add(1)
@@ -150,15 +150,15 @@ func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 // canonical maps the aliases of the tests.
 func canonical(path string) string {
 	switch {
-	case Under(path, Root+"/v1"):
+	case IsBelow(path, Root+"/v1"):
 		return Root + path[len(Root+"/v1"):]
-	case Under(path, Root), Under(path, "/v1/data"):
+	case IsBelow(path, Root), IsBelow(path, "/v1/data"):
 		return path
-	case Under(path, "/api"):
+	case IsBelow(path, "/api"):
 		return Root + path[len("/api"):]
-	case Under(path, "/v1"):
+	case IsBelow(path, "/v1"):
 		return Root + path[len("/v1"):]
-	case Under(path, "/health"):
+	case IsBelow(path, "/health"):
 		return Root + path
 	}
 	return path

@@ -151,8 +151,8 @@ type Router struct {
 	metrics *measure.Metrics
 	// unmatchedStats count requests without an operation.
 	unmatchedStats measure.Operation
-	// leaving is set while the server is about to stop. Each answer then ends its connection.
-	leaving atomic.Bool
+	// stopping is set while the server is about to stop. Each answer then ends its connection.
+	stopping atomic.Bool
 	limiter *limiter
 	// ample are the rooms for bodies, brisk those for bodies of Brief operations.
 	ample, brisk room.Pair

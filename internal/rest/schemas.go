@@ -29,7 +29,7 @@ func (d Document) schemaName(t reflect.Type, hint string) string {
 	if _, inner, ok := strings.Cut(t.PkgPath(), "/internal/"); ok {
 		pkg, _, _ = strings.Cut(inner, "/")
 	}
-	if t.Name() == "" || t.PkgPath() == "" || pkg == "rest" || Under(t.PkgPath(), d.OwnTypes) {
+	if t.Name() == "" || t.PkgPath() == "" || pkg == "rest" || IsBelow(t.PkgPath(), d.OwnTypes) {
 		return camel(name)
 	}
 	title := upper(pkg)

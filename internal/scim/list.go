@@ -98,8 +98,8 @@ func (s *scans) begin(tenant scope.TenantID) (done func(), err error) {
 	}, nil
 }
 
-// takes counts a resource if it matches the filter, and reports whether it is on the page.
-func (c *collector) takes(r Resource) bool {
+// accepts counts a resource if it matches the filter, and reports whether it is on the page.
+func (c *collector) accepts(r Resource) bool {
 	if c.filter != nil && !c.filter.Match(r.Document) {
 		return false
 	}
@@ -270,7 +270,7 @@ func (s *Service) addUsers(ctx context.Context, tx *db.Tx, c *collector, people 
 		}
 	}
 	for _, p := range people {
-		if c.takes(s.person(p, groups[p.ID])) {
+		if c.accepts(s.person(p, groups[p.ID])) {
 			c.people = append(c.people, p)
 		}
 	}
@@ -324,7 +324,7 @@ func addGroups(ctx context.Context, tx *db.Tx, c *collector, groups []group, sho
 				return err
 			}
 		}
-		if c.takes(show(g, members)) {
+		if c.accepts(show(g, members)) {
 			c.groups = append(c.groups, g)
 		}
 	}

@@ -133,9 +133,9 @@ func (p person) document() map[string]any {
 	return doc
 }
 
-// chosen returns the index of the e-mail address that gatehouse uses: the primary one, or else the
+// chosenEmail returns the index of the e-mail address that gatehouse uses: the primary one, or else the
 // first of type work, or else the first; -1: there is none.
-func chosen(list []any) int {
+func chosenEmail(list []any) int {
 	best := -1
 	for i, v := range list {
 		m, _ := v.(map[string]any)
@@ -158,7 +158,7 @@ func chosen(list []any) int {
 // setAddress puts the address of the person's record into the list of addresses.
 func setAddress(doc map[string]any, address string) {
 	list, _ := doc["emails"].([]any)
-	if i := chosen(list); i >= 0 {
+	if i := chosenEmail(list); i >= 0 {
 		list[i].(map[string]any)["value"] = address
 		return
 	}
@@ -169,7 +169,7 @@ func setAddress(doc map[string]any, address string) {
 // address at many directories.
 func addressOf(doc map[string]any) string {
 	list, _ := doc["emails"].([]any)
-	if i := chosen(list); i >= 0 {
+	if i := chosenEmail(list); i >= 0 {
 		address, _ := list[i].(map[string]any)["value"].(string)
 		return address
 	}
@@ -317,7 +317,7 @@ func (s *Service) PatchUser(ctx context.Context, sc scope.Scope, id string, vers
 func (s *Service) editUser(ctx context.Context, sc scope.Scope, id string, version int64, edit func(before map[string]any) (map[string]any, error)) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		if _, err := user.Locked(ctx, tx, id); err != nil {
+		if _, err := user.LockByID(ctx, tx, id); err != nil {
 			return err
 		}
 		p, err := selectPerson(ctx, tx, id)
@@ -369,7 +369,7 @@ func (s *Service) replaceUser(ctx context.Context, tx *db.Tx, sc scope.Scope, p 
 		return nil
 	}
 	if !reflect.ValueOf(ch).IsZero() {
-		if _, err := s.Users.Adjust(ctx, tx, as, p.ID, ch); err != nil {
+		if _, err := s.Users.UpdateWithin(ctx, tx, as, p.ID, ch); err != nil {
 			return err
 		}
 	}
@@ -427,7 +427,7 @@ func sameJSON(a, b map[string]any) bool {
 // version is the expected version; 0 means any. Faults: NotFound, Precondition, Forbidden.
 func (s *Service) DeleteUser(ctx context.Context, sc scope.Scope, id string, version int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
-		if _, err := user.Locked(ctx, tx, id); err != nil {
+		if _, err := user.LockByID(ctx, tx, id); err != nil {
 			return err
 		}
 		p, err := selectPerson(ctx, tx, id)

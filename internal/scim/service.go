@@ -152,7 +152,7 @@ func (s *Service) assignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, st
 		if sameRoles(roles, p.Roles) {
 			continue
 		}
-		if _, err := s.Users.Adjust(ctx, tx, sc, p.ID, user.Change{Roles: patch.Set(roles)}); err != nil {
+		if _, err := s.Users.UpdateWithin(ctx, tx, sc, p.ID, user.Change{Roles: patch.Set(roles)}); err != nil {
 			return err
 		}
 	}

@@ -112,9 +112,9 @@ func (b *Box) Open(sealed []byte, aad string) ([]byte, error) {
 	return nil, ErrOpen
 }
 
-// Stale reports whether a value is not sealed under the first key, so that it should be
+// IsStale reports whether a value is not sealed under the first key, so that it should be
 // sealed again.
-func (b *Box) Stale(sealed []byte) bool {
+func (b *Box) IsStale(sealed []byte) bool {
 	return len(sealed) == 0 || sealed[0] != b.keys[0].id
 }
 

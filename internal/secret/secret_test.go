@@ -54,7 +54,7 @@ func TestSealAndOpen(t *testing.T) {
 func TestRotation(t *testing.T) {
 	old, both, fresh := box(t, key(1)), box(t, key(2), key(1)), box(t, key(2))
 	sealed, _ := old.Seal([]byte("x"), "row")
-	if old.Stale(sealed) || !both.Stale(sealed) {
+	if old.IsStale(sealed) || !both.IsStale(sealed) {
 		t.Error("stale is wrong")
 	}
 	plain, err := both.Open(sealed, "row")
@@ -62,7 +62,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _ := both.Seal(plain, "row")
-	if both.Stale(again) {
+	if both.IsStale(again) {
 		t.Error("stale after sealing anew")
 	}
 	if _, err := fresh.Open(again, "row"); err != nil {

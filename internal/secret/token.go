@@ -24,7 +24,7 @@ const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewToken returns a new token, such as gh_bouncer_…_…, with bytes from random.
 func NewToken(random io.Reader, head string) (string, error) {
-	text, err := Draw(random, 32, randomDigits)
+	text, err := RandomText(random, 32, randomDigits)
 	if err != nil {
 		return "", err
 	}
@@ -32,8 +32,8 @@ func NewToken(random io.Reader, head string) (string, error) {
 	return body + "_" + checksum(body), nil
 }
 
-// Draw returns n bytes from random as base62 digits, padded to width.
-func Draw(random io.Reader, n, width int) (string, error) {
+// RandomText returns n bytes from random as base62 digits, padded to width.
+func RandomText(random io.Reader, n, width int) (string, error) {
 	raw := make([]byte, n)
 	if _, err := io.ReadFull(random, raw); err != nil {
 		return "", err

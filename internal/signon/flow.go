@@ -53,11 +53,11 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, origin, returnTo st
 	if !localPath(returnTo) {
 		return Started{}, fault.New(fault.BadRequest, "invalid_return_to", "return_to must be a path of this server, such as /policies")
 	}
-	r, err := s.served(ctx, sc.Tenant)
+	r, err := s.enabledRecord(ctx, sc.Tenant)
 	if err != nil {
 		return Started{}, err
 	}
-	leave, err := s.enter(ctx, sc, sc.Tenant)
+	leave, err := s.admit(ctx, sc, sc.Tenant)
 	if err != nil {
 		return Started{}, err
 	}
@@ -121,7 +121,7 @@ func (s *Service) Finish(ctx context.Context, sc scope.Scope, a Answer, from aut
 		return Finished{}, err
 	}
 	sc.Tenant = f.Tenant
-	leave, err := s.enter(ctx, sc, f.Tenant)
+	leave, err := s.admit(ctx, sc, f.Tenant)
 	if err != nil {
 		return Finished{}, err
 	}
@@ -146,11 +146,11 @@ func (s *Service) flowOf(ctx context.Context, a Answer) (flow, error) {
 	if err != nil {
 		return flow{}, invalidState()
 	}
-	state, ok := one(a.Query, "state")
+	state, ok := singleParam(a.Query, "state")
 	if !ok || !equal(state, f.State) || !s.Now().Before(f.Until) || a.Named != "" && a.Named != f.Tenant {
 		return flow{}, invalidState()
 	}
-	return f, s.Auth.Serves(ctx, f.Tenant)
+	return f, s.Auth.CheckServed(ctx, f.Tenant)
 }
 
 // useFlow marks a flow as used. Fault: invalid_state if it was used before.
@@ -173,7 +173,7 @@ func (s *Service) useOnce(ctx context.Context, tx *db.Tx, kind, text string, unt
 
 // redeem exchanges the answer's code for tokens, verifies them, and starts a session of the person.
 func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.Values, from auth.Browser) (auth.SignedIn, error) {
-	r, err := s.served(ctx, f.Tenant)
+	r, err := s.enabledRecord(ctx, f.Tenant)
 	if err != nil {
 		return auth.SignedIn{}, err
 	}
@@ -221,7 +221,7 @@ func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.
 		if _, err := tx.Bump(ctx, user.Revision); err != nil {
 			return err
 		}
-		in, err = s.Auth.Sessions.Enter(ctx, tx, sc, u, from, by)
+		in, err = s.Auth.Sessions.StartFederated(ctx, tx, sc, u, from, by)
 		return err
 	})
 	return in, err
@@ -230,13 +230,13 @@ func (s *Service) redeem(ctx context.Context, sc scope.Scope, f flow, query url.
 // codeOf returns the code of an authorization response. It refuses a response of another issuer
 // (RFC 9207 section 2.4), whose code must not be sent to this provider.
 func codeOf(query url.Values, p *provider, issuer string) (string, error) {
-	if iss, ok := one(query, "iss"); query.Has("iss") && (!ok || iss != issuer) || p.namesIssuer && !query.Has("iss") {
+	if iss, ok := singleParam(query, "iss"); query.Has("iss") && (!ok || iss != issuer) || p.namesIssuer && !query.Has("iss") {
 		return "", fault.New(fault.BadRequest, "wrong_issuer", "the answer is not from the identity provider that was asked")
 	}
 	if query.Has("error") {
 		return "", refused("sign_on_denied", "the identity provider did not sign you in")
 	}
-	code, ok := one(query, "code")
+	code, ok := singleParam(query, "code")
 	if !ok || code == "" || len(code) > maxToken {
 		return "", fault.New(fault.BadRequest, "invalid_request", "the answer of the identity provider has no code")
 	}
@@ -313,8 +313,8 @@ func withQuery(raw string, query url.Values) string {
 	return raw + "?" + query.Encode()
 }
 
-// one returns the value of a parameter; false: it is absent, or was sent more than once.
-func one(query url.Values, name string) (string, bool) {
+// singleParam returns the value of a parameter; false: it is absent, or was sent more than once.
+func singleParam(query url.Values, name string) (string, bool) {
 	if len(query[name]) != 1 {
 		return "", false
 	}

@@ -36,7 +36,7 @@ func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.F
 	if by.Issuer == "" {
 		return ""
 	}
-	r, err := s.served(ctx, t)
+	r, err := s.enabledRecord(ctx, t)
 	if err != nil || r.Settings.Issuer != by.Issuer {
 		return ""
 	}
@@ -59,11 +59,11 @@ func (s *Service) EndSessionURL(ctx context.Context, t scope.TenantID, by auth.F
 // Back-Channel Logout). Faults: Unauthenticated if the token is not valid, not of the tenant's
 // provider, or was used before; NotFound sign_on_off, RateLimited, BadGateway.
 func (s *Service) EndOnRequest(ctx context.Context, sc scope.Scope, token string) error {
-	r, err := s.served(ctx, sc.Tenant)
+	r, err := s.enabledRecord(ctx, sc.Tenant)
 	if err != nil {
 		return err
 	}
-	leave, err := s.enter(ctx, sc, sc.Tenant)
+	leave, err := s.admit(ctx, sc, sc.Tenant)
 	if err != nil {
 		return err
 	}

@@ -160,10 +160,10 @@ func (s *Service) person(ctx context.Context, tx *db.Tx, sc scope.Scope, f facts
 		return u, err
 	}
 	now := s.Now()
-	if err := user.UsedIdentity(ctx, tx, id.Issuer, id.Subject, now); err != nil {
+	if err := user.RecordIdentityUse(ctx, tx, id.Issuer, id.Subject, now); err != nil {
 		return u, err
 	}
-	return u, user.SignedIn(ctx, tx, u.ID, now, "")
+	return u, user.RecordSignIn(ctx, tx, u.ID, now, "")
 }
 
 // linkOrAdd links the identity to the person whom the tenant's directory added with this subject.
@@ -227,7 +227,7 @@ func (s *Service) refresh(ctx context.Context, tx *db.Tx, system scope.Scope, f 
 	if reflect.ValueOf(ch).IsZero() {
 		return u, nil
 	}
-	return s.Users.Adjust(ctx, tx, system, u.ID, ch)
+	return s.Users.UpdateWithin(ctx, tx, system, u.ID, ch)
 }
 
 func sameSet(a, b []string) bool {

@@ -53,7 +53,7 @@ type Service struct {
 	providers providers
 	// networks and tenants count the calls that may wait for a provider, by network and by tenant, so
 	// that a provider that hangs delays only the sign-ins of its own tenant.
-	networks, tenants guess.Lobby
+	networks, tenants guess.Limiter
 }
 
 // The paths that providers and browsers are sent to.
@@ -99,7 +99,7 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, e
 	if err != nil {
 		return SignOn{}, err
 	}
-	after, err := s.changed(sc, before, ch)
+	after, err := s.applyChange(sc, before, ch)
 	if err != nil {
 		return SignOn{}, err
 	}
@@ -131,9 +131,9 @@ func (s *Service) Put(ctx context.Context, sc scope.Scope, ch Change) (SignOn, e
 	return s.view(sc.Tenant, after), err
 }
 
-// changed returns a record after a change. Faults: Invalid, and Forbidden if the caller may not make
+// applyChange returns a record after a change. Faults: Invalid, and Forbidden if the caller may not make
 // the change.
-func (s *Service) changed(sc scope.Scope, before record, ch Change) (record, error) {
+func (s *Service) applyChange(sc scope.Scope, before record, ch Change) (record, error) {
 	after := record{Settings: before.Settings.apply(ch), Secret: before.Secret, UpdatedAt: db.Stamp(s.Now())}
 	if !after.UpdatedAt.After(before.UpdatedAt) {
 		after.UpdatedAt = before.UpdatedAt.Add(time.Microsecond)
@@ -184,18 +184,18 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope) error {
 // Offer returns how people of a tenant can sign in. A tenant that is not served looks like one
 // without a provider.
 func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
-	r, err := s.served(ctx, t)
+	r, err := s.enabledRecord(ctx, t)
 	if fault.Is(err, fault.NotFound) {
 		return Offer{PasswordLogin: true}, nil
 	}
 	return Offer{Available: true, Name: r.Settings.Name, PasswordLogin: r.Settings.PasswordLogin}, err
 }
 
-// served returns the record of a tenant that is served and has an enabled provider. For all others
+// enabledRecord returns the record of a tenant that is served and has an enabled provider. For all others
 // it returns the same fault, NotFound sign_on_off.
-func (s *Service) served(ctx context.Context, t scope.TenantID) (record, error) {
+func (s *Service) enabledRecord(ctx context.Context, t scope.TenantID) (record, error) {
 	none := fault.New(fault.NotFound, "sign_on_off", "people of this tenant do not sign in at an identity provider")
-	home, served, err := s.Auth.Serving(ctx, t)
+	home, served, err := s.Auth.HomeTenant(ctx, t)
 	if err != nil {
 		return record{}, err
 	}
@@ -209,16 +209,16 @@ func (s *Service) served(ctx context.Context, t scope.TenantID) (record, error) 
 	return r, err
 }
 
-// PasswordsOff reports whether people of a tenant may not sign in with a password. It is
+// PasswordsDisabled reports whether people of a tenant may not sign in with a password. It is
 // auth.Config.PasswordsOff.
-func PasswordsOff(ctx context.Context, tx *db.Tx) (bool, error) {
+func PasswordsDisabled(ctx context.Context, tx *db.Tx) (bool, error) {
 	n, err := countPasswordsOff(ctx, tx)
 	return n > 0, err
 }
 
-// PasswordsOn allows people of a tenant to sign in with a password again. It is
+// EnablePasswords allows people of a tenant to sign in with a password again. It is
 // auth.Config.PasswordsOn.
-func PasswordsOn(ctx context.Context, tx *db.Tx) error {
+func EnablePasswords(ctx context.Context, tx *db.Tx) error {
 	r, err := selectRecord(ctx, tx)
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -244,26 +244,26 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 	return putRecord(ctx, tx, r)
 }
 
-// enter admits a call that may wait for a provider. It limits the calls at a time from one network
+// admit admits a call that may wait for a provider. It limits the calls at a time from one network
 // and for one tenant, and delays networks with many failures. The caller must call leave. Fault:
 // RateLimited.
-func (s *Service) enter(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
+func (s *Service) admit(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
 	network, tenant := guess.Network(sc.Actor.IP), string(t)
-	if !s.networks.Enter(network, guess.SeatsNetwork) {
+	if !s.networks.Acquire(network, guess.SeatsNetwork) {
 		return nil, guess.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)
 	if err == nil {
 		err = s.Auth.Pause(ctx, guess.NetworkDelay(failed))
 	}
-	if err == nil && !s.tenants.Enter(tenant, seatsTenant) {
+	if err == nil && !s.tenants.Acquire(tenant, seatsTenant) {
 		err = guess.TooManySignIns()
 	}
 	if err != nil {
-		s.networks.Leave(network)
+		s.networks.Release(network)
 		return nil, err
 	}
-	return func() { s.tenants.Leave(tenant); s.networks.Leave(network) }, nil
+	return func() { s.tenants.Release(tenant); s.networks.Release(network) }, nil
 }
 
 // failures counts n more failures of the caller's network, and returns how many there were within

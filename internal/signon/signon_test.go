@@ -190,7 +190,7 @@ func TestSecretStaysWithItsIssuer(t *testing.T) {
 	} {
 		var ch Change
 		ch.Issuer.Sent, ch.Issuer.Value = true, issuer
-		after, err := s.changed(scope.Scope{Tenant: scope.DefaultTenant}, before, ch)
+		after, err := s.applyChange(scope.Scope{Tenant: scope.DefaultTenant}, before, ch)
 		var f *fault.Error
 		if refused := errors.As(err, &f) && f.Code == "credential_required"; refused == kept || kept && (err != nil || len(after.Secret) == 0) {
 			t.Errorf("%s: %v", issuer, err)

@@ -57,7 +57,7 @@ func secretsIn(docs ...value.Value) []string {
 		switch v.Kind() {
 		case value.ObjectKind:
 			v.Each(func(key string, inner value.Value) bool {
-				walk(inner, secret || redact.Hides(key))
+				walk(inner, secret || redact.IsHidden(key))
 				return true
 			})
 		case value.ArrayKind:

@@ -40,14 +40,14 @@ func sample(t testing.TB) Record {
 	}
 }
 
-func keptSample(t testing.TB, rec Record) Kept {
+func keptSample(t testing.TB, rec Record) StoredRun {
 	t.Helper()
 	text, _, err := sealRecord(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	k, err := keptOf(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
+	k, err := parseStored(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
 	if err != nil {
 		t.Fatal(err)
 	}

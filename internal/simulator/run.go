@@ -252,8 +252,8 @@ func entry(r row, rec Record) audit.Entry {
 
 func checksum(digest string) string { return "sha256:" + digest }
 
-// Kept is a stored run.
-type Kept struct {
+// StoredRun is a stored run.
+type StoredRun struct {
 	ID int64
 	// Checksum is that of the record. Intact says whether the record still has it.
 	Checksum string
@@ -263,11 +263,11 @@ type Kept struct {
 	Record Record
 }
 
-func keptOf(r row) (Kept, error) {
+func parseStored(r row) (StoredRun, error) {
 	sum := sha256.Sum256([]byte(r.Record))
-	k := Kept{ID: r.ID, Checksum: checksum(r.Digest), Intact: hex.EncodeToString(sum[:]) == r.Digest, Text: json.RawMessage(r.Record)}
+	k := StoredRun{ID: r.ID, Checksum: checksum(r.Digest), Intact: hex.EncodeToString(sum[:]) == r.Digest, Text: json.RawMessage(r.Record)}
 	if err := json.Unmarshal(k.Text, &k.Record); err != nil {
-		return Kept{}, fault.Wrap(err, "simulator: reading a record")
+		return StoredRun{}, fault.Wrap(err, "simulator: reading a record")
 	}
 	return k, nil
 }

@@ -176,8 +176,8 @@ func (s *Service) History(ctx context.Context, sc scope.Scope, policyID int64, f
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfPolicy(ctx, tx, policyID, sc.Env, f) })
 }
 
-// Own returns the caller's runs of all controls, newest first.
-func (s *Service) Own(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
+// ListOwn returns the caller's runs of all controls, newest first.
+func (s *Service) ListOwn(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
 	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfActor(ctx, tx, sc.Actor, sc.Env, f) })
 }
 
@@ -206,22 +206,22 @@ func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 
 // Run returns a stored run for an export. A run of somebody else needs audit:read. Fault: NotFound,
 // also for a run of the other environment.
-func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
+func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (StoredRun, error) {
 	var r row
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		r, err = get(ctx, tx, id)
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
-		return Kept{}, fault.NotFoundf("no such simulation")
+		return StoredRun{}, fault.NotFoundf("no such simulation")
 	}
 	if err != nil {
-		return Kept{}, err
+		return StoredRun{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {
-		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
+		return StoredRun{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
 	}
-	return keptOf(r)
+	return parseStored(r)
 }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

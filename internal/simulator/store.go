@@ -67,9 +67,9 @@ func listOfActor(ctx context.Context, tx *db.Tx, who scope.Actor, env scope.Env,
 	return list, total, err
 }
 
-// Disown removes the actor from the simulations of a deleted user, because another user may get the
+// RemoveActor removes the actor from the simulations of a deleted user, because another user may get the
 // same id later. It is one of user.Service.ForgetHooks.
-func Disown(ctx context.Context, tx *db.Tx, who scope.Actor) error {
+func RemoveActor(ctx context.Context, tx *db.Tx, who scope.Actor) error {
 	_, err := tx.Exec(ctx, `UPDATE simulations SET actor_id = '' WHERE actor_kind = $1 AND actor_id = $2`, string(who.Kind), who.ID)
 	return err
 }

@@ -42,7 +42,7 @@ func TestRetain(t *testing.T) {
 		if err != nil || n != int64(len(levels))*150+1 {
 			t.Errorf("%d rows went: %v", n, err)
 		}
-		h, err := s.Own(t.Context(), scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u"}}, Filter{Limit: 200})
+		h, err := s.ListOwn(t.Context(), scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u"}}, Filter{Limit: 200})
 		if err != nil || h.Total != int64(len(levels))*150 || !h.HasMore {
 			t.Errorf("%d are left: %v", h.Total, err)
 		}
@@ -56,11 +56,11 @@ func TestRetain(t *testing.T) {
 func TestAlteredRecord(t *testing.T) {
 	k := keptSample(t, sample(t))
 	r := row{Record: string(k.Text), Digest: strings.TrimPrefix(k.Checksum, "sha256:")}
-	if got, err := keptOf(r); err != nil || !got.Intact {
+	if got, err := parseStored(r); err != nil || !got.Intact {
 		t.Errorf("an unchanged record: %v %v", got.Intact, err)
 	}
 	r.Record = strings.Replace(r.Record, `"decision":"DENY"`, `"decision":"ALLOW"`, 1)
-	if got, err := keptOf(r); err != nil || got.Intact || got.Record.Decision != "ALLOW" {
+	if got, err := parseStored(r); err != nil || got.Intact || got.Record.Decision != "ALLOW" {
 		t.Errorf("an edited record: %v %s %v", got.Intact, got.Record.Decision, err)
 	}
 }

@@ -258,7 +258,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		case 8:
 			take(1 + rng.IntN(5))
 		case 14:
-			_ = l.Turn() // it may fail because the disk does
+			_ = l.Rotate() // it may fail because the disk does
 		case 9:
 			if rng.IntN(4) > 0 || l.Stats().Failing != nil {
 				break // a process loses what it could not write before it ends

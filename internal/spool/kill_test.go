@@ -45,7 +45,7 @@ func writeForever(dir string) {
 		}()
 	}
 	for {
-		if err := l.Turn(); err != nil {
+		if err := l.Rotate(); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}

@@ -45,18 +45,18 @@ func NewPace(log *Log, now func() time.Time, busy, rests float64, deep int64) *P
 	return &Pace{Log: log, Now: now, Busy: busy, Rests: rests, Deep: deep, most: paceMost, hurry: make(chan struct{}, 1), since: now(), seen: log.written()}
 }
 
-// Hurry ends the current rest, or the next one if there is none now. Call it if somebody waits for
+// Wake ends the current rest, or the next one if there is none now. Call it if somebody waits for
 // records to be stored. It is safe for concurrent use.
-func (p *Pace) Hurry() {
+func (p *Pace) Wake() {
 	select {
 	case p.hurry <- struct{}{}:
 	default:
 	}
 }
 
-// Rest waits until the consumer should process the next batch. The consumer calls it after a batch
+// Wait waits until the consumer should process the next batch. The consumer calls it after a batch
 // of n records that took this long. Without a burst, it returns at once.
-func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
+func (p *Pace) Wait(ctx context.Context, took time.Duration, n int) {
 	p.cost = 0
 	if n >= paceBatch {
 		p.cost = took.Seconds() / float64(n)
@@ -65,7 +65,7 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	if !p.burst {
 		return
 	}
-	for left := p.rest(took, p.Log.Depth()); left > 0 && p.burst; left -= paceLook {
+	for left := p.restTime(took, p.Log.Depth()); left > 0 && p.burst; left -= paceLook {
 		timer := time.NewTimer(min(left, paceLook))
 		select {
 		case <-timer.C:
@@ -80,8 +80,8 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	}
 }
 
-// rest returns how long the consumer may rest at this backlog, in records.
-func (p *Pace) rest(took time.Duration, backlog int64) time.Duration {
+// restTime returns how long the consumer may rest at this backlog, in records.
+func (p *Pace) restTime(took time.Duration, backlog int64) time.Duration {
 	room := 1 - float64(backlog)/float64(p.Deep)
 	return min(p.most, time.Duration(float64(took)*p.Rests*max(room, 0)))
 }

@@ -66,7 +66,7 @@ func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
 		{time.Hour, 0, time.Hour},
 		{0, 0, 0},
 	} {
-		if got := p.rest(c.took, c.backlog); got != c.want {
+		if got := p.restTime(c.took, c.backlog); got != c.want {
 			t.Errorf("after %v with %d waiting it rests %v, not %v", c.took, c.backlog, got, c.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
 
 func TestPaceEndsARest(t *testing.T) {
 	for name, end := range map[string]func(p *Pace, cancel func()){
-		"when somebody waits":       func(p *Pace, _ func()) { p.Hurry(); p.Hurry() },
+		"when somebody waits":       func(p *Pace, _ func()) { p.Wake(); p.Wake() },
 		"when the consumer is over": func(_ *Pace, cancel func()) { cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPaceEndsARest(t *testing.T) {
 			rested := make(chan struct{})
 			go func() { // the clock stands, so nothing else ends the burst
 				defer close(rested)
-				p.Rest(ctx, time.Hour, 1)
+				p.Wait(ctx, time.Hour, 1)
 			}()
 			end(p, cancel)
 			select {
@@ -104,7 +104,7 @@ func TestPaceEndsARest(t *testing.T) {
 func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
 	p, now := paced(t)
 	appendOver(t, p, now, 1, time.Second)
-	p.Rest(context.Background(), 100*time.Hour, 1)
+	p.Wait(context.Background(), 100*time.Hour, 1)
 	if p.burst {
 		t.Error("one record a second is no burst")
 	}
@@ -127,7 +127,7 @@ func TestPaceWeighsTheCost(t *testing.T) {
 		p.Share = 0.2
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		p.Rest(ctx, c.took, c.n)
+		p.Wait(ctx, c.took, c.n)
 		appendOver(t, p, now, 10, 100*time.Millisecond)
 		if p.burst != c.want {
 			t.Errorf("a batch of %d in %v: burst %v", c.n, c.took, p.burst)

@@ -40,9 +40,9 @@ type ReserveStats struct {
 	Low, InUse bool
 }
 
-// HoldBack reserves size bytes in a folder. If the disk has too little space, it reserves less, and
+// ReserveSpace reserves size bytes in a folder. If the disk has too little space, it reserves less, and
 // ReserveStats.Low is set. If size is 0 or less, it returns nil.
-func HoldBack(dir string, size int64) (*Reserve, error) {
+func ReserveSpace(dir string, size int64) (*Reserve, error) {
 	if size <= 0 {
 		return nil, nil //nolint:nilnil // a nil Reserve holds nothing
 	}

@@ -51,7 +51,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 // records do not use it, and the log works normally again when there is room.
 func TestReserve(t *testing.T) {
 	dir := smallDisk(t, "16m")
-	r, err := HoldBack(dir, 4<<20)
+	r, err := ReserveSpace(dir, 4<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,20 +107,20 @@ func TestReserve(t *testing.T) {
 // TestReserveSurvives: a process that starts on a full disk has the reserve of the previous one.
 func TestReserveSurvives(t *testing.T) {
 	dir := smallDisk(t, "8m")
-	r, err := HoldBack(dir, 1<<20)
+	r, err := ReserveSpace(dir, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = r.Close()
 	fillDisk(t, dir)
-	if r, err = HoldBack(dir, 1<<20); err != nil {
+	if r, err = ReserveSpace(dir, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	if s := r.Stats(); s.Held < 512<<10 || !s.Low {
 		t.Errorf("%+v", s)
 	}
-	if none, err := HoldBack(dir, 0); none != nil || err != nil || none.InUse() || none.Release() {
+	if none, err := ReserveSpace(dir, 0); none != nil || err != nil || none.InUse() || none.Release() {
 		t.Error("a reserve of nothing")
 	}
 }

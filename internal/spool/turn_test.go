@@ -43,7 +43,7 @@ func TestTurn(t *testing.T) {
 			if len(holding(t, dir, "zebra")) == 0 {
 				t.Fatal("the file is not written to any more")
 			}
-			if err := l.Turn(); err != nil {
+			if err := l.Rotate(); err != nil {
 				t.Fatal(err)
 			}
 			if left := holding(t, dir, "zebra"); len(left) > 0 {
@@ -51,7 +51,7 @@ func TestTurn(t *testing.T) {
 			}
 			add(t, l, "zebra 3", "other 4")
 			for range 3 { // again makes no difference
-				if err := l.Turn(); err != nil {
+				if err := l.Rotate(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +71,7 @@ func TestTurn(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Turn(); err == nil {
+			if err := l.Rotate(); err == nil {
 				t.Error("a closed log turns")
 			}
 			recs, _ = drain(t, open(t, Config{Dir: dir}), 10)
@@ -105,7 +105,7 @@ func TestTurnMeanwhile(t *testing.T) {
 				return
 			default:
 			}
-			if err := l.Turn(); err != nil {
+			if err := l.Rotate(); err != nil {
 				t.Error(err)
 				return
 			}
@@ -132,7 +132,7 @@ func TestTurnMeanwhile(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	turners.Wait()
-	if err := l.Turn(); err != nil {
+	if err := l.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(globSafe(dir), "*.seg")); len(files) > 0 {

@@ -221,8 +221,8 @@ func (b *Book) write(name string, content []byte) error {
 	return os.Rename(f.Name(), name)
 }
 
-// Left returns the counters that an earlier process left. Only the first call returns any.
-func (b *Book) Left() []*Counter {
+// Leftover returns the counters that an earlier process left. Only the first call returns any.
+func (b *Book) Leftover() []*Counter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := b.left

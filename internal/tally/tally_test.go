@@ -69,7 +69,7 @@ func TestCountsOutliveTheirProcess(t *testing.T) {
 	first.Free(gone)
 
 	second := open(t, dir) // the first is not closed, as if its process had been killed
-	left := second.Left()
+	left := second.Leftover()
 	if got := counts(left); !maps.Equal(got, want) {
 		t.Errorf("an earlier process left %v, want %v", got, want)
 	}
@@ -78,7 +78,7 @@ func TestCountsOutliveTheirProcess(t *testing.T) {
 			t.Errorf("the source was %d and is %d", a.Source, c.Source)
 		}
 	}
-	if again := second.Left(); len(again) != 0 {
+	if again := second.Leftover(); len(again) != 0 {
 		t.Errorf("%d counters are left a second time", len(again))
 	}
 }
@@ -127,7 +127,7 @@ func TestATornSlotIsFree(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(other, "0.tally"), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if left := open(t, other).Left(); len(left) != 0 {
+		if left := open(t, other).Leftover(); len(left) != 0 {
 			t.Errorf("with byte %d wrong, %q is left", i, left[0].Key)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAFileOfAnotherSizeIsMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := open(t, dir)
-		left := again.Left()
+		left := again.Leftover()
 		if want := min((size+slotSize-keyAt-len("key"))/slotSize, slots); len(left) != want || counts(left)["key"] != int64(2*want) {
 			t.Errorf("of %d bytes, %d counters are left with %v", size, len(left), counts(left))
 		}
@@ -232,7 +232,7 @@ func TestALostFileEndsNothing(t *testing.T) {
 		if n := strings.Count(told.String(), "level=ERROR"); n != 1 {
 			t.Errorf("cut to %d bytes, the log tells of it %d times: %s", size, n, told)
 		}
-		if got := counts(open(t, dir).Left()); got["new"] != 20 {
+		if got := counts(open(t, dir).Leftover()); got["new"] != 20 {
 			t.Errorf("cut to %d bytes, the next process finds %v", size, got)
 		}
 		if err := b.Close(); err != nil {

@@ -136,12 +136,12 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next
 	if err := wake(ctx, tx, now); err != nil {
 		return err
 	}
-	return audit.Append(ctx, tx, sc, now, entry("TELEMETRY_CONFIGURED", changed(old, next)))
+	return audit.Append(ctx, tx, sc, now, entry("TELEMETRY_CONFIGURED", changesOf(old, next)))
 }
 
-// changed lists the differences for the audit. Of the URL it gives only scheme and host, and of the
+// changesOf lists the differences for the audit. Of the URL it gives only scheme and host, and of the
 // API key only that it changed.
-func changed(old, next state) map[string]any {
+func changesOf(old, next state) map[string]any {
 	out := patch.Differences{}
 	out.Note("target", outbound.Origin(old.URL), outbound.Origin(next.URL))
 	out.Note("enabled", old.Enabled, next.Enabled)

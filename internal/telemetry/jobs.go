@@ -43,7 +43,7 @@ func (s *Service) Wake(ctx context.Context, t scope.TenantID) error {
 	return s.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		at, err := job.NextRun(ctx, tx, jobKind)
 		// A wake-up later than any that this clock sets comes from a clock that was ahead: ignore it.
-		if err != nil || at != nil && !at.After(db.LatestEnd(s.Now(), checkEvery)) {
+		if err != nil || at != nil && !at.After(db.MaxLeaseEnd(s.Now(), checkEvery)) {
 			return err
 		}
 		return s.wakeNext(ctx, tx, st)
@@ -62,7 +62,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 		return nil // Update wakes the tenant again
 	}
 	if err == nil {
-		err = s.mendSchedule(ctx, t.Tenant)
+		err = s.repairSchedule(ctx, t.Tenant)
 	}
 	if err == nil && active {
 		if _, err = s.verify(ctx, t.Tenant, st, checkEvery-time.Minute); err == nil {
@@ -87,9 +87,9 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	})
 }
 
-// mendSchedule corrects the times that a clock that was ahead has set: the next report, and attempts
+// repairSchedule corrects the times that a clock that was ahead has set: the next report, and attempts
 // to send one. Otherwise nothing would be sent until the time that this clock had shown.
-func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
+func (s *Service) repairSchedule(ctx context.Context, t scope.TenantID) error {
 	now := s.Now()
 	return s.Stores.WriteUnder(ctx, t, changes, func(tx *db.Tx) error {
 		st, err := find(ctx, tx)
@@ -101,7 +101,7 @@ func (s *Service) mendSchedule(ctx context.Context, t scope.TenantID) error {
 				return err
 			}
 		}
-		return mendTransmissions(ctx, tx, db.Stamp(now), db.Stamp(db.LatestEnd(now, longestRetry)))
+		return repairTransmissions(ctx, tx, db.Stamp(now), db.Stamp(db.MaxLeaseEnd(now, longestRetry)))
 	})
 }
 

@@ -159,7 +159,7 @@ func (st state) status(now time.Time) LicenseStatus {
 	out := LicenseStatus{
 		Connected: st.connected(), Tier: st.License.tier(), TrialExpired: v.expired, TrialEndDate: st.License.TrialEnd, LicenseAdminURL: st.URL,
 		APIKeyConfigured: len(st.APIKey) > 0, LastVerification: st.VerifiedAt,
-		CanTestPolicies: st.URL == "" || st.connected(), CanPromote: v.allowed, PromoteMessage: v.message, PromoteWarning: optional(v.warning),
+		CanTestPolicies: st.URL == "" || st.connected(), CanPromote: v.allowed, PromoteMessage: v.message, PromoteWarning: textOrNil(v.warning),
 	}
 	if v.trial && st.License.TrialEnd != nil {
 		out.TrialDaysRemaining = &v.daysLeft
@@ -168,9 +168,9 @@ func (st state) status(now time.Time) LicenseStatus {
 	out.FeaturesGated = !out.CanTestPolicies || !out.CanPromote
 	switch {
 	case !out.CanTestPolicies:
-		out.Warning = optional(st.testMessage())
+		out.Warning = textOrNil(st.testMessage())
 	case !out.CanPromote:
-		out.Warning = optional(v.message)
+		out.Warning = textOrNil(v.message)
 	default:
 		out.Warning = out.PromoteWarning
 	}
@@ -190,7 +190,7 @@ func (st state) testMessage() string {
 	return "there is no connection to the license server: " + st.Failure
 }
 
-func optional(text string) *string {
+func textOrNil(text string) *string {
 	if text == "" {
 		return nil
 	}

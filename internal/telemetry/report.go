@@ -38,7 +38,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope) (Report, error) {
 		return Report{}, err
 	}
 	r, err := s.measure(ctx, sc.Tenant, st, st.currentPeriod(s.Now()))
-	return r.addressed(sc.Tenant, st), err
+	return r.withCustomer(sc.Tenant, st), err
 }
 
 // measure makes the report of a period, without the customer id.
@@ -67,8 +67,8 @@ func (s *Service) measure(ctx context.Context, t scope.TenantID, st state, p per
 	return r, err
 }
 
-// addressed returns the report with the customer id, or with the alias if st has anonymization.
-func (r Report) addressed(t scope.TenantID, st state) Report {
+// withCustomer returns the report with the customer id, or with the alias if st has anonymization.
+func (r Report) withCustomer(t scope.TenantID, st state) Report {
 	r.CustomerID = st.customer(t)
 	if st.Anonymization {
 		r.CustomerID = st.Alias

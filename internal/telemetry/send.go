@@ -155,7 +155,7 @@ func (s *Service) send(ctx context.Context, sc scope.Scope, id int64, byPerson b
 	}
 	t.Status, t.ResponseCode, t.ResponseMessage = Failed, int64(res.Status), res.StatusText()
 	at := db.Stamp(s.Now())
-	t.ClaimedUntil, t.NextAt, t.ErrorDetails = time.Time{}, nil, optional(why)
+	t.ClaimedUntil, t.NextAt, t.ErrorDetails = time.Time{}, nil, textOrNil(why)
 	if why == "" {
 		t.Status, t.RecordsSent, t.TransmittedAt = Success, 1, &at
 	} else if t.RetryCount < maxRetries {
@@ -199,7 +199,7 @@ func (s *Service) claim(ctx context.Context, tenant scope.TenantID, id int64, by
 // post sends a report to <url>/telemetry. It returns the answer, if there was one, and why the
 // report did not arrive; empty: it arrived.
 func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t transmission) (res outbound.Response, why string, err error) {
-	body, err := t.Report.addressed(tenant, st).encode()
+	body, err := t.Report.withCustomer(tenant, st).encode()
 	if err != nil {
 		return res, "", err
 	}

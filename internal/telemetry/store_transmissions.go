@@ -40,8 +40,8 @@ func dueTransmissions(ctx context.Context, tx *db.Tx, now time.Time) ([]int64, e
 		WHERE next_at IS NOT NULL AND next_at <= $1 AND claimed_until <= $1 ORDER BY id LIMIT 1`, now)
 }
 
-// mendTransmissions sets the next attempts and the claims that are later than beyond to now.
-func mendTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) error {
+// repairTransmissions sets the next attempts and the claims that are later than beyond to now.
+func repairTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE telemetry_transmissions SET next_at = CASE WHEN next_at > $2 THEN $1 ELSE next_at END,
 			claimed_until = CASE WHEN claimed_until > $2 THEN $1 ELSE claimed_until END
 		WHERE next_at > $2 OR claimed_until > $2`, now, beyond)

@@ -113,7 +113,7 @@ func verifySignature(key []byte, members map[string]json.RawMessage) (content []
 		return nil, errSignature()
 	}
 	delete(members, "webhook_signature")
-	spelled, canonical := join(members, compact), join(members, normalSpelling)
+	spelled, canonical := join(members, compact), join(members, canonicalJSON)
 	if !outbound.SignatureValid(key, spelled, signature) && !outbound.SignatureValid(key, canonical, signature) {
 		return nil, errSignature()
 	}
@@ -142,8 +142,8 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// normalSpelling returns a value as Go encodes it, without escapes for HTML.
-func normalSpelling(raw json.RawMessage) []byte {
+// canonicalJSON returns a value as Go encodes it, without escapes for HTML.
+func canonicalJSON(raw json.RawMessage) []byte {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -165,7 +165,7 @@ func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	if err := json.Unmarshal(content, &u); err != nil {
 		return u, l, fault.New(fault.Invalid, "validation_failed", "the update has a member of the wrong type")
 	}
-	b := said{CustomerID: u.CustomerID, Tier: u.Tier, Status: u.Status, Effective: u.Effective}
+	b := licenseAnswer{CustomerID: u.CustomerID, Tier: u.Tier, Status: u.Status, Effective: u.Effective}
 	if u.TrialEnd != nil {
 		b.TrialEnd = *u.TrialEnd
 	}
@@ -177,7 +177,7 @@ func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 			offences = append(offences, fault.Detail{Pointer: pointer, Message: "this member is required"})
 		}
 	}
-	if b.repeats(key) {
+	if b.contains(key) {
 		offences = append(offences, fault.Detail{Message: "the update has the API key in a member"})
 	}
 	slices.SortFunc(offences, func(a, b fault.Detail) int { return bytes.Compare([]byte(a.Pointer), []byte(b.Pointer)) })
@@ -218,7 +218,7 @@ func (s *Service) applyOnce(ctx context.Context, sc scope.Scope, asked state, u 
 			Status: Success, Message: "The license was updated", CustomerID: u.CustomerID, Tier: l.Tier, Subscription: l.Status,
 			UpdatedUsers: people, Timestamp: now,
 		}
-		if err := keepUpdate(ctx, tx, st, digest, out, now); err != nil {
+		if err := updateConfig(ctx, tx, st, digest, out, now); err != nil {
 			return err
 		}
 		return audit.Append(ctx, tx, sc, now, entry("LICENSE_UPDATED", licenseChange(before, st.License)))
@@ -226,7 +226,7 @@ func (s *Service) applyOnce(ctx context.Context, sc scope.Scope, asked state, u 
 	return out, err
 }
 
-func keepUpdate(ctx context.Context, tx *db.Tx, st state, digest string, out Updated, now time.Time) error {
+func updateConfig(ctx context.Context, tx *db.Tx, st state, digest string, out Updated, now time.Time) error {
 	if err := putState(ctx, tx, st); err != nil {
 		return err
 	}

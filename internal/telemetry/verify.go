@@ -56,7 +56,7 @@ func (s *Service) ask(ctx context.Context, t scope.TenantID, st state) (state, e
 		if err != nil {
 			return st, err
 		}
-		return s.learn(ctx, t, st, a)
+		return s.storeAnswer(ctx, t, st, a)
 	})
 	next, _ := got.(state)
 	return next, err
@@ -118,8 +118,8 @@ func (s *Service) request(t scope.TenantID, st state, path string) (outbound.Req
 	}, nil
 }
 
-// said is the body of GET /license. All members are optional.
-type said struct {
+// licenseAnswer is the body of GET /license. All members are optional.
+type licenseAnswer struct {
 	CustomerID    string `json:"customer_id"`
 	Tier          string `json:"subscription_tier"`
 	ShortTier     string `json:"tier"`
@@ -142,7 +142,7 @@ func parseAnswer(res outbound.Response, sent string) answer {
 	if len(bytes.TrimSpace(res.Body)) == 0 {
 		return answer{}
 	}
-	var body said
+	var body licenseAnswer
 	if res.Truncated || json.Unmarshal(res.Body, &body) != nil {
 		return bad
 	}
@@ -150,7 +150,7 @@ func parseAnswer(res outbound.Response, sent string) answer {
 		body.Tier = body.ShortTier
 	}
 	l, offences := body.license()
-	if len(offences) > 0 || body.repeats(strings.TrimPrefix(sent, "Bearer ")) {
+	if len(offences) > 0 || body.contains(strings.TrimPrefix(sent, "Bearer ")) {
 		return bad
 	}
 	if body.EncryptionKey != "" {
@@ -162,7 +162,7 @@ func parseAnswer(res outbound.Response, sent string) answer {
 }
 
 // license parses the members of a license, and returns the errors in them.
-func (b said) license() (License, []fault.Detail) {
+func (b licenseAnswer) license() (License, []fault.Detail) {
 	l := License{CustomerID: b.CustomerID, Tier: b.Tier, Status: b.Status}
 	var offences []fault.Detail
 	check := func(ok bool, pointer, message string) {
@@ -181,9 +181,9 @@ func (b said) license() (License, []fault.Detail) {
 	return l, offences
 }
 
-// repeats reports whether a member contains the API key, which would then be shown and recorded with
+// contains reports whether a member contains the API key, which would then be shown and recorded with
 // the license. It ignores keys shorter than 8 bytes, which can be part of a normal word.
-func (b said) repeats(key string) bool {
+func (b licenseAnswer) contains(key string) bool {
 	return len(key) >= 8 && slices.ContainsFunc([]string{b.CustomerID, b.Tier, b.Status}, func(s string) bool { return strings.Contains(s, key) })
 }
 
@@ -204,8 +204,8 @@ func date(text string) (*time.Time, error) {
 	return nil, errDate
 }
 
-// learn stores the answer of the license server, unless the configuration changed during the call.
-func (s *Service) learn(ctx context.Context, t scope.TenantID, asked state, a answer) (st state, err error) {
+// storeAnswer stores the answer of the license server, unless the configuration changed during the call.
+func (s *Service) storeAnswer(ctx context.Context, t scope.TenantID, asked state, a answer) (st state, err error) {
 	now := db.Stamp(s.Now())
 	err = s.Stores.WriteUnder(ctx, t, changes, func(tx *db.Tx) error {
 		if st, err = find(ctx, tx); err != nil || st.ChangeNo != asked.ChangeNo {

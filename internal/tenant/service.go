@@ -90,7 +90,7 @@ func (s *Service) create(ctx context.Context, sc scope.Scope, t Tenant, admit fu
 		if t.Domain == "" {
 			t.Domain = s.subdomain(t.ID)
 		}
-		if err := domainsFree(ctx, tx, t); err != nil {
+		if err := checkDomainsFree(ctx, tx, t); err != nil {
 			return err
 		}
 		if admit != nil {

@@ -94,7 +94,7 @@ type Settings map[string]any
 func limitNames() []string { return []string{"max_policies", "max_users", "max_bouncers"} }
 
 // Limit returns how many objects of a kind the tenant may have; false: there is no limit.
-func (s Settings) Limit(kind string) (int64, bool) { return whole(s["max_"+kind]) }
+func (s Settings) Limit(kind string) (int64, bool) { return wholeNumber(s["max_"+kind]) }
 
 // FourEyes reports whether a promotion needs an approver other than the caller.
 func (s Settings) FourEyes() bool { on, _ := s[FourEyesSetting].(bool); return on }
@@ -109,7 +109,7 @@ func (s Settings) ImpactGate() ImpactGate {
 		g.Mode = mode
 	}
 	g.Threshold, _ = number(s[ImpactThresholdSetting])
-	if hours, ok := whole(s[ImpactWindowSetting]); ok {
+	if hours, ok := wholeNumber(s[ImpactWindowSetting]); ok {
 		g.WindowHours = int(hours)
 	}
 	return g
@@ -117,7 +117,7 @@ func (s Settings) ImpactGate() ImpactGate {
 
 // AccessRequestLife returns how long a request for access waits for a decision.
 func (s Settings) AccessRequestLife() time.Duration {
-	hours, ok := whole(s[AccessLifeSetting])
+	hours, ok := wholeNumber(s[AccessLifeSetting])
 	if !ok {
 		hours = defaultAccessLife
 	}
@@ -158,7 +158,7 @@ func (s Settings) checkImpact(wrong func(name, message string)) {
 		}
 	}
 	if v, sent := s[ImpactWindowSetting]; sent {
-		if n, ok := whole(v); !ok || n < 1 || n > maxImpactWindow {
+		if n, ok := wholeNumber(v); !ok || n < 1 || n > maxImpactWindow {
 			wrong(ImpactWindowSetting, fmt.Sprintf("must be a whole number from 1 to %d", maxImpactWindow))
 		}
 	}
@@ -176,17 +176,17 @@ func (s Settings) Replay() audit.Kept {
 	case string:
 		k.Off = v == "off"
 	case map[string]any:
-		if n, ok := whole(v["hours"]); ok {
+		if n, ok := wholeNumber(v["hours"]); ok {
 			k.For = time.Duration(n) * time.Hour
 		}
-		if n, ok := whole(v["decisions"]); ok {
+		if n, ok := wholeNumber(v["decisions"]); ok {
 			k.Rows = n
 		}
-		if n, ok := whole(v["size_mib"]); ok {
+		if n, ok := wholeNumber(v["size_mib"]); ok {
 			k.Bytes = n << 20
 		}
 	default:
-		if n, ok := whole(v); ok {
+		if n, ok := wholeNumber(v); ok {
 			k.For = time.Duration(n) * time.Hour
 		}
 	}
@@ -201,7 +201,7 @@ func replayBounds() map[string]int64 {
 // checkReplay reports errors in the setting replay.
 func (s Settings) checkReplay(wrong func(name, message string)) {
 	bounded := func(name string, v any, most int64) {
-		if n, ok := whole(v); !ok || n < 1 || n > most {
+		if n, ok := wholeNumber(v); !ok || n < 1 || n > most {
 			wrong(name, fmt.Sprintf("must be a whole number from 1 to %d", most))
 		}
 	}
@@ -240,8 +240,8 @@ func (s Settings) merge(change Settings) Settings {
 
 // same reports whether both have the same value for a name; 1 and 1.0 are equal.
 func (s Settings) same(o Settings, name string) bool {
-	a, aok := whole(s[name])
-	b, bok := whole(o[name])
+	a, aok := wholeNumber(s[name])
+	b, bok := wholeNumber(o[name])
 	if aok || bok {
 		return aok == bok && a == b
 	}
@@ -265,7 +265,7 @@ func (s Settings) check(stored Settings) error {
 	var bad []fault.Detail
 	for _, name := range limitNames() {
 		if v, sent := s[name]; sent {
-			if n, ok := whole(v); !ok || n < 0 {
+			if n, ok := wholeNumber(v); !ok || n < 0 {
 				bad = append(bad, fault.Detail{Pointer: pointer + "/" + name, Message: "must be a whole number of at least 0"})
 			}
 		}
@@ -284,7 +284,7 @@ func (s Settings) check(stored Settings) error {
 	s.checkReplay(wrong)
 	s.checkAnomalies(wrong)
 	if v, sent := s[AccessLifeSetting]; sent {
-		if n, ok := whole(v); !ok || n < 1 || n > maxAccessLife {
+		if n, ok := wholeNumber(v); !ok || n < 1 || n > maxAccessLife {
 			wrong(AccessLifeSetting, fmt.Sprintf("must be a whole number from 1 to %d", maxAccessLife))
 		}
 	}
@@ -307,12 +307,12 @@ func number(v any) (float64, bool) {
 		f, err := n.Float64()
 		return f, err == nil
 	}
-	i, ok := whole(v)
+	i, ok := wholeNumber(v)
 	return float64(i), ok
 }
 
-// whole reads a JSON number without a fraction.
-func whole(v any) (int64, bool) {
+// wholeNumber reads a JSON number without a fraction.
+func wholeNumber(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int:
 		return int64(n), true

@@ -89,8 +89,8 @@ func freeID(ctx context.Context, tx *db.Tx, base string) (scope.TenantID, error)
 	}
 }
 
-// domainsFree returns 409 if another tenant has one of the domains.
-func domainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
+// checkDomainsFree returns 409 if another tenant has one of the domains.
+func checkDomainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
 	custom := ""
 	if t.CustomDomain != nil {
 		custom = *t.CustomDomain

@@ -158,19 +158,19 @@ func (s *Service) LinkWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, use
 	return u, s.link(ctx, tx, sc, u, Identity{ID: s.NewID(), Issuer: by.Issuer, Subject: by.Subject, UserID: u.ID, CreatedAt: db.Stamp(s.Now()), CreatedBy: sc.Actor.Name})
 }
 
-// Adjust is Update within tx, without a password.
-func (s *Service) Adjust(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change) (User, error) {
+// UpdateWithin is Update within tx, without a password.
+func (s *Service) UpdateWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change) (User, error) {
 	return s.change(ctx, tx, sc, id, ch, "")
 }
 
-// UsedIdentity records when a person signed in with an identity.
-func UsedIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
+// RecordIdentityUse records when a person signed in with an identity.
+func RecordIdentityUse(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
 	return touchIdentity(ctx, tx, issuer, subject, at)
 }
 
-// NotePassword records that a person signed in with a password, and by which methods (RFC 8176). It
+// RecordPasswordUse records that a person signed in with a password, and by which methods (RFC 8176). It
 // stores nothing for a person who has only ever used a password alone.
-func NotePassword(ctx context.Context, tx *db.Tx, u User, by []string) error {
+func RecordPasswordUse(ctx context.Context, tx *db.Tx, u User, by []string) error {
 	_, methods := u.Attributes[MethodsAttribute]
 	_, level := u.Attributes[LevelAttribute]
 	if !methods && !level && len(by) == 1 {

@@ -107,7 +107,7 @@ func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, tex
 			return Imported{}, failed
 		}
 	}
-	if err := s.clashes(ctx, sc, list, people, &wrong); err != nil {
+	if err := s.addConflicts(ctx, sc, list, people, &wrong); err != nil {
 		return Imported{}, err
 	}
 	if err := wrong.err(); err != nil {
@@ -170,14 +170,14 @@ func (d Draft) checkSizes() error {
 	return fault.Join(errs...)
 }
 
-// clashes adds to wrong the people of an import whose id or name is in use.
-func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, people []User, wrong *offences) error {
+// addConflicts adds to wrong the people of an import whose id or name is in use.
+func (s *Service) addConflicts(ctx context.Context, sc scope.Scope, list []entry, people []User, wrong *offences) error {
 	return s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		for i, u := range people {
 			if wrong.full() {
 				return nil
 			}
-			if err := clash(ctx, tx, u, list[i].line, wrong); err != nil {
+			if err := addConflict(ctx, tx, u, list[i].line, wrong); err != nil {
 				return err
 			}
 		}
@@ -185,8 +185,8 @@ func (s *Service) clashes(ctx context.Context, sc scope.Scope, list []entry, peo
 	})
 }
 
-// clash adds to wrong a person of an import whose id or name is in use.
-func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
+// addConflict adds to wrong a person of an import whose id or name is in use.
+func addConflict(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
 	if _, err := selectUser(ctx, tx, u.ID); err == nil {
 		wrong.add(line, "/id", "belongs to an existing person")
 	} else if !fault.Is(err, fault.NotFound) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Named finds a person by user name, e-mail address or id. Fault: NotFound.
-func (s *Service) Named(ctx context.Context, sc scope.Scope, name string) (User, error) {
+// ByName finds a person by user name, e-mail address or id. Fault: NotFound.
+func (s *Service) ByName(ctx context.Context, sc scope.Scope, name string) (User, error) {
 	var found User
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		found, err = selectByName(ctx, tx, Fold(name))

@@ -39,7 +39,7 @@ const (
 type Hasher struct {
 	cost  Cost
 	rand  io.Reader
-	turns turns
+	slots hashSlots
 	dummy string
 }
 
@@ -49,7 +49,7 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	if parallel <= 0 {
 		parallel = 4
 	}
-	h := &Hasher{cost: cost, rand: random, turns: turns{free: parallel}}
+	h := &Hasher{cost: cost, rand: random, slots: hashSlots{free: parallel}}
 	dummy, err := h.Hash(context.Background(), "no password has this hash")
 	h.dummy = dummy
 	return h, err
@@ -61,11 +61,11 @@ func prepare(password string) []byte { return []byte(norm.NFC.String(password)) 
 
 // Hash returns the PHC string of a password with a new salt. It waits for its turn.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
-	turn, err := h.Turn(ctx, true)
+	turn, err := h.AcquireSlot(ctx, true)
 	if err != nil {
 		return "", err
 	}
-	defer turn.Done()
+	defer turn.Release()
 	return h.hash(password)
 }
 

@@ -76,7 +76,7 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	held, err := h.Turn(ctx, true)
+	held, err := h.AcquireSlot(ctx, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +85,9 @@ func TestTurns(t *testing.T) {
 	waiting := func(n int) {
 		t.Helper()
 		for {
-			h.turns.mu.Lock()
-			got := len(h.turns.known) + len(h.turns.strangers)
-			h.turns.mu.Unlock()
+			h.slots.mu.Lock()
+			got := len(h.slots.known) + len(h.slots.strangers)
+			h.slots.mu.Unlock()
 			if got == n {
 				return
 			}
@@ -97,13 +97,13 @@ func TestTurns(t *testing.T) {
 	var all sync.WaitGroup
 	wait := func(ctx context.Context, who string, known bool) {
 		all.Go(func() {
-			turn, err := h.Turn(ctx, known)
+			turn, err := h.AcquireSlot(ctx, known)
 			if err != nil {
 				order <- who + " gave up"
 				return
 			}
 			order <- who
-			turn.Done()
+			turn.Release()
 		})
 	}
 	wait(gone, "impatient", true)
@@ -120,7 +120,7 @@ func TestTurns(t *testing.T) {
 		wait(ctx, "known", true)
 		waiting(i + 3)
 	}
-	held.Done()
+	held.Release()
 	all.Wait()
 	close(order)
 	var got []string
@@ -130,21 +130,21 @@ func TestTurns(t *testing.T) {
 	if s := strings.Join(got, " "); s != "known known known stranger known known known stranger" {
 		t.Errorf("the order is %s", s)
 	}
-	if h.turns.free != 1 {
-		t.Errorf("%d turns are free in the end", h.turns.free)
+	if h.slots.free != 1 {
+		t.Errorf("%d turns are free in the end", h.slots.free)
 	}
-	last, _ := h.Turn(ctx, true)
-	defer last.Done()
+	last, _ := h.AcquireSlot(ctx, true)
+	defer last.Release()
 	over, end := context.WithCancel(ctx)
 	for range maxWaiting {
 		all.Go(func() {
-			if _, err := h.Turn(over, false); err == nil {
+			if _, err := h.AcquireSlot(over, false); err == nil {
 				t.Error("a turn that nobody left")
 			}
 		})
 	}
 	waiting(maxWaiting)
-	if _, err := h.Turn(ctx, false); !fault.Is(err, fault.RateLimited) {
+	if _, err := h.AcquireSlot(ctx, false); !fault.Is(err, fault.RateLimited) {
 		t.Errorf("a line that is full: %v", err)
 	}
 	end()

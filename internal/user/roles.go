@@ -97,7 +97,7 @@ func CheckRoles(pointer string, roles []string) error {
 func grants(role string) ([]scope.Permission, bool) {
 	switch role {
 	case RolePlatformAdmin, RoleAdmin:
-		return each(write, nil), true
+		return permissionsExcept(write, nil), true
 	case RolePolicyAuthor:
 		return []scope.Permission{"policies:write", "simulator:write", "editor:write", "resources:read"}, true
 	case RoleResourceManager:
@@ -105,15 +105,15 @@ func grants(role string) ([]scope.Permission, bool) {
 	case RoleOperator:
 		return []scope.Permission{"bouncers:write", "pip:write", "agents:write", "webhooks:write", "notifications:write"}, true
 	case RoleAuditor:
-		return append(each(read, nil), "audit:write"), true
+		return append(permissionsExcept(read, nil), "audit:write"), true
 	case RoleViewer:
-		return each(read, []string{"audit", "users", "telemetry"}), true
+		return permissionsExcept(read, []string{"audit", "users", "telemetry"}), true
 	}
 	return nil, false
 }
 
-// each returns one permission for every area that is not in without.
-func each(verb string, without []string) []scope.Permission {
+// permissionsExcept returns one permission for every area that is not in without.
+func permissionsExcept(verb string, without []string) []scope.Permission {
 	out := make([]scope.Permission, 0, 2*len(Areas()))
 	for _, a := range Areas() {
 		if !slices.Contains(without, a) {
@@ -220,7 +220,7 @@ func Scopes(ps scope.Permissions) []string {
 func Strings(ps scope.Permissions) []string {
 	list := ps.List
 	if ps.All {
-		list = Imply(each(write, nil))
+		list = Imply(permissionsExcept(write, nil))
 	}
 	out := make([]string, len(list))
 	for i, p := range list {

@@ -36,7 +36,7 @@ type Service struct {
 	Released   func(ctx context.Context, tx *db.Tx, kind string) error
 	// Revoke ends a person's sessions, and what else is to end, within tx
 	// (auth.Service.RevokeUser).
-	Revoke func(ctx context.Context, tx *db.Tx, userID string, what Ending) error
+	Revoke func(ctx context.Context, tx *db.Tx, userID string, what SessionEnd) error
 	// ForgetHooks delete within tx what others keep of a person who is removed, so
 	// that a later one with the same id finds nothing of it.
 	ForgetHooks []func(ctx context.Context, tx *db.Tx, who scope.Actor) error
@@ -109,9 +109,9 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, people 
 	return event.Emit(ctx, tx, sc, events...)
 }
 
-// First adds a person if the tenant has none. made reports whether it did. If two replicas start at
+// CreateFirst adds a person if the tenant has none. made reports whether it did. If two replicas start at
 // once, one person is added. It creates the first administrator.
-func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool, err error) {
+func (s *Service) CreateFirst(ctx context.Context, sc scope.Scope, d Draft) (made bool, err error) {
 	now := db.Stamp(s.Now())
 	u := User{
 		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
@@ -235,7 +235,7 @@ func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch Ro
 
 // replace writes a change of a person, which the caller is allowed to make, and all that follows
 // from it.
-func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends Ending, reason string) error {
+func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends SessionEnd, reason string) error {
 	if err := checkMayGrant(sc, before.Roles, after.Roles); err != nil {
 		return err
 	}
@@ -337,14 +337,14 @@ func ByName(ctx context.Context, tx *db.Tx, name string) (User, error) {
 	return selectByName(ctx, tx, Fold(name))
 }
 
-// Locked is ByID, and locks the person until the transaction ends.
-func Locked(ctx context.Context, tx *db.Tx, id string) (User, error) { return lockUser(ctx, tx, id) }
+// LockByID is ByID, and locks the person until the transaction ends.
+func LockByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return lockUser(ctx, tx, id) }
 
 // ByID finds a person within the caller's transaction.
 func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return selectUser(ctx, tx, id) }
 
-// SignedIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
-func SignedIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
+// RecordSignIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
+func RecordSignIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
 	return touchUser(ctx, tx, id, at, rehash)
 }
 

@@ -26,7 +26,7 @@ func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
 		CheckLimit: func(context.Context, *db.Tx, string, int64) error { return nil },
 		Now:        func() time.Time { now = now.Add(time.Second); return now },
 		NewID:      func() string { n++; return fmt.Sprintf("u%02d", n) },
-		Revoke: func(_ context.Context, _ *db.Tx, id string, what Ending) error {
+		Revoke: func(_ context.Context, _ *db.Tx, id string, what SessionEnd) error {
 			*revoked = append(*revoked, fmt.Sprintf("%s:%v", id, what))
 			return nil
 		},
@@ -258,7 +258,7 @@ func TestFirst(t *testing.T) {
 		results := make(chan bool)
 		for range 8 {
 			go func() {
-				made, err := s.First(ctx, admin, Draft{Username: "admin", Email: "admin@localhost", Password: "x", Roles: []string{RolePlatformAdmin}})
+				made, err := s.CreateFirst(ctx, admin, Draft{Username: "admin", Email: "admin@localhost", Password: "x", Roles: []string{RolePlatformAdmin}})
 				if err != nil {
 					t.Error(err)
 				}

@@ -13,13 +13,13 @@ import (
 const (
 	maxWaiting  = 256
 	longestWait = 5 * time.Second
-	// strangersTurn: one of this many turns goes to a stranger, if one waits.
-	strangersTurn = 4
+	// strangersShare: one of this many turns goes to a stranger, if one waits.
+	strangersShare = 4
 )
 
-// turns limits how many hashes run at once. People who have signed in from their location before go
+// hashSlots limits how many hashes run at once. People who have signed in from their location before go
 // first, so that a flood of strangers does not delay them.
-type turns struct {
+type hashSlots struct {
 	mu               sync.Mutex
 	free             int
 	served           int
@@ -31,8 +31,8 @@ func busy() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// enter waits for a turn. If it returns nil, the caller must call release.
-func (t *turns) enter(ctx context.Context, known bool) error {
+// acquire waits for a turn. If it returns nil, the caller must call release.
+func (t *hashSlots) acquire(ctx context.Context, known bool) error {
 	t.mu.Lock()
 	if t.free > 0 {
 		t.free--
@@ -74,11 +74,11 @@ func (t *turns) enter(ctx context.Context, known bool) error {
 }
 
 // release passes the turn on.
-func (t *turns) release() {
+func (t *hashSlots) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue := &t.known
-	if len(t.known) == 0 || len(t.strangers) > 0 && t.served%strangersTurn == strangersTurn-1 {
+	if len(t.known) == 0 || len(t.strangers) > 0 && t.served%strangersShare == strangersShare-1 {
 		queue = &t.strangers
 	}
 	if len(*queue) == 0 {
@@ -90,23 +90,23 @@ func (t *turns) release() {
 	*queue = slices.Delete(*queue, 0, 1)
 }
 
-// Turn is the right to compute one hash at a time. End it with Done.
-type Turn struct {
+// HashSlot is the right to compute one hash at a time. End it with Done.
+type HashSlot struct {
 	h *Hasher
 }
 
-// Turn waits for the right to hash. known is true for somebody who is signed in, or has signed in
+// AcquireSlot waits for the right to hash. known is true for somebody who is signed in, or has signed in
 // from their location before. Fault: RateLimited if the wait would be too long.
-func (h *Hasher) Turn(ctx context.Context, known bool) (Turn, error) {
-	return Turn{h}, h.turns.enter(ctx, known)
+func (h *Hasher) AcquireSlot(ctx context.Context, known bool) (HashSlot, error) {
+	return HashSlot{h}, h.slots.acquire(ctx, known)
 }
 
-// Done ends the turn.
-func (t Turn) Done() { t.h.turns.release() }
+// Release ends the turn.
+func (t HashSlot) Release() { t.h.slots.release() }
 
 // Verify reports whether password has this hash. An empty or unreadable hash takes as long as a
 // real one and never matches. stale is true if the hash has another cost and should be renewed.
-func (t Turn) Verify(hash, password string) (ok, stale bool) { return t.h.verify(hash, password) }
+func (t HashSlot) Verify(hash, password string) (ok, stale bool) { return t.h.verify(hash, password) }
 
 // Hash is Hasher.Hash within the turn.
-func (t Turn) Hash(password string) (string, error) { return t.h.hash(password) }
+func (t HashSlot) Hash(password string) (string, error) { return t.h.hash(password) }

@@ -176,12 +176,12 @@ func CheckPassword(pointer, password string, names ...string) error {
 	return nil
 }
 
-// Ending says what ends with a change of a person.
-type Ending uint8
+// SessionEnd says what ends with a change of a person.
+type SessionEnd uint8
 
 const (
 	// EndsNothing leaves sessions and keys as they are.
-	EndsNothing Ending = iota
+	EndsNothing SessionEnd = iota
 	// EndsSessions ends the person's sessions.
 	EndsSessions
 	// EndsKeys ends the sessions and the person's own API keys.
@@ -191,7 +191,7 @@ const (
 )
 
 // decideChange applies ch to u, and returns what must end because of it.
-func decideChange(u User, ch Change) (after User, ends Ending) {
+func decideChange(u User, ch Change) (after User, ends SessionEnd) {
 	after = u
 	ch.Email.Apply(&after.Email)
 	ch.Username.Apply(&after.Username)

@@ -140,9 +140,9 @@ func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 	return err
 }
 
-// stillOurs checks, before a step in the new tenant's store, that no other request has taken over.
+// checkOwner checks, before a step in the new tenant's store, that no other request has taken over.
 // The tenant of that request may have the same id, and would get our credentials.
-func (s *Service) stillOurs(ctx context.Context, p *provisioning) error {
+func (s *Service) checkOwner(ctx context.Context, p *provisioning) error {
 	held, err := s.Tenants.Holds(ctx, p.Tenant, p.Attempt)
 	if err == nil && !held {
 		err = tenant.TakenOver()
@@ -204,7 +204,7 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 	s.pause("tenant")
 	out.Tenant, out.APIKeys = t, []auth.Key{}
 	inside := within(sc, t.ID)
-	if err := s.stillOurs(ctx, p); err != nil {
+	if err := s.checkOwner(ctx, p); err != nil {
 		return Provisioned{}, err
 	}
 	if out.Administrator, err = s.administrator(ctx, inside, req.Administrator); err != nil {
@@ -212,7 +212,7 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 	}
 	s.pause("administrator")
 	for i, d := range req.keys() {
-		if err := s.stillOurs(ctx, p); err != nil {
+		if err := s.checkOwner(ctx, p); err != nil {
 			return Provisioned{}, err
 		}
 		k, err := s.Auth.CreateKey(ctx, inside, d)
@@ -223,7 +223,7 @@ func (s *Service) provision(ctx context.Context, sc scope.Scope, p *provisioning
 	}
 	s.pause("keys")
 	if req.Bouncer != nil {
-		if err := s.stillOurs(ctx, p); err != nil {
+		if err := s.checkOwner(ctx, p); err != nil {
 			return Provisioned{}, err
 		}
 		b, err := s.Bouncers.Create(ctx, inside, *req.Bouncer)

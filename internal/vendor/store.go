@@ -62,8 +62,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, v Vendo
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "vendor", ObjectID: v.ID, ObjectName: v.Name, Changes: changes})
 }
 
-// changes returns the differences between two states of a vendor, for the audit.
-func changes(old, v Vendor) map[string]any {
+// changesOf returns the differences between two states of a vendor, for the audit.
+func changesOf(old, v Vendor) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, v.Name)
 	out.Note("max_tenants", old.MaxTenants, v.MaxTenants)
@@ -124,5 +124,5 @@ func selectRequest(ctx context.Context, tx *db.Tx, vendor, request string, since
 // selectAbandoned lists the unfinished provisionings that count as abandoned at a time.
 func selectAbandoned(ctx context.Context, tx *db.Tx, at time.Time) ([]provisioning, error) {
 	return db.All[provisioning](ctx, tx, `SELECT `+provisioningColumns+` FROM provisionings WHERE length(answer) = 0 AND (until < $1 OR until > $2) ORDER BY created_at, attempt`,
-		at, db.LatestEnd(at, abandonedAfter))
+		at, db.MaxLeaseEnd(at, abandonedAfter))
 }

@@ -27,8 +27,8 @@ type BouncerStatus struct {
 	LastHeartbeat *time.Time `json:"last_heartbeat" doc:"When it was last seen; null if never."`
 }
 
-// Made returns a page of the tenants that the vendor has created.
-func (s *Service) Made(ctx context.Context, sc scope.Scope, skip, limit int) (tenant.Page, error) {
+// ListTenants returns a page of the tenants that the vendor has created.
+func (s *Service) ListTenants(ctx context.Context, sc scope.Scope, skip, limit int) (tenant.Page, error) {
 	return s.Tenants.ListOfVendor(ctx, sc.Actor.ID, tenant.Filter{Skip: skip, Limit: limit})
 }
 

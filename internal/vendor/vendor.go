@@ -244,7 +244,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 		if _, err := tx.Bump(ctx, user.Revision); err != nil { // its rate limit is cached
 			return err
 		}
-		return s.record(ctx, tx, sc, v, "VENDOR_UPDATED", changes(old, v))
+		return s.record(ctx, tx, sc, v, "VENDOR_UPDATED", changesOf(old, v))
 	})
 	if err != nil {
 		return Vendor{}, err

@@ -135,7 +135,7 @@ func TestKilledAnywhere(t *testing.T) {
 					t.Fatalf("%s: not killed", step)
 				}
 				y.between = nil
-				page, err := y.Made(ctx, sc, 0, 10)
+				page, err := y.ListTenants(ctx, sc, 0, 10)
 				all, err2 := y.Tenants.List(ctx, root(), tenant.Filter{Limit: 10})
 				if step != "complete" && (err != nil || page.Total != 0 || len(page.Tenants) != 0 || err2 != nil || all.Total != int64(before)) {
 					t.Errorf("killed after %s: the vendor sees %+v, the platform %+v, %v, %v", step, page, all, err, err2)
@@ -282,7 +282,7 @@ func TestLimitOfTenants(t *testing.T) {
 		if passed.Load() != 2 || refused.Load() != 4 {
 			t.Fatalf("%d passed, %d were refused", passed.Load(), refused.Load())
 		}
-		page, err := y.Made(ctx, sc, 0, 10)
+		page, err := y.ListTenants(ctx, sc, 0, 10)
 		if err != nil || page.Total != 2 {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -342,7 +342,7 @@ func TestVendorsAreApart(t *testing.T) {
 			_, err = y.Remove(ctx, mine, id, true)
 			check("removal", err)
 		}
-		page, err := y.Made(ctx, mine, 0, 10)
+		page, err := y.ListTenants(ctx, mine, 0, 10)
 		if err != nil || page.Total != 1 || len(page.Tenants) != 1 || page.Tenants[0].ID != "acme-2" {
 			t.Errorf("%+v, %v", page, err)
 		}
@@ -489,7 +489,7 @@ func TestTakenOver(t *testing.T) {
 			if err != nil || keys.Total != int64(len(second.APIKeys)) {
 				t.Errorf("taken over after %s: the tenant has %d keys, its maker got %d; %v", step, keys.Total, len(second.APIKeys), err)
 			}
-			page, err := y.Made(ctx, sc, 0, 10)
+			page, err := y.ListTenants(ctx, sc, 0, 10)
 			if err != nil || page.Total != 1 {
 				t.Errorf("taken over after %s: %+v, %v", step, page, err)
 			}

@@ -351,7 +351,7 @@ func TestLeaseAfterTheClock(t *testing.T) {
 				if _, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = 'killed', lane_until = $1`, now.Add(ahead)); err != nil {
 					return err
 				}
-				got, err := job.HoldLane(ctx, tx, lanes, w.ID, "other", now)
+				got, err := job.AcquireLane(ctx, tx, lanes, w.ID, "other", now)
 				if got != want {
 					t.Errorf("a lease for another %s: taken is %v", ahead, got)
 				}

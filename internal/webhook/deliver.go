@@ -111,7 +111,7 @@ type batch struct {
 // nothing is due.
 func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b batch, err error) {
 	now := d.Now()
-	if b.ours, err = job.HoldLane(ctx, tx, lanes, webhook, d.Holder, now); err != nil || !b.ours {
+	if b.ours, err = job.AcquireLane(ctx, tx, lanes, webhook, d.Holder, now); err != nil || !b.ours {
 		return b, err
 	}
 	if b.hook, err = getLane(ctx, tx, webhook); err != nil {
@@ -120,14 +120,14 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 	n := perBatch
 	if paused := b.hook.PausedUntil; paused != nil {
 		if paused.After(now) {
-			return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
+			return b, job.ReleaseLane(ctx, tx, lanes, webhook, d.Holder)
 		}
 		n = abreast // a few show whether the receiver is back
 	}
 	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
 		return b, err
 	}
-	return b, job.FreeLane(ctx, tx, lanes, webhook, d.Holder)
+	return b, job.ReleaseLane(ctx, tx, lanes, webhook, d.Holder)
 }
 
 // errLost rolls back the transaction of a lane that another replica has taken over meanwhile.
@@ -149,7 +149,7 @@ func (d *Deliverer) storeOutcomes(ctx context.Context, key job.LaneKey, hook Web
 				return err
 			}
 			if next = (batch{}); last || away {
-				return job.FreeLane(bounded, tx, lanes, hook.ID, d.Holder)
+				return job.ReleaseLane(bounded, tx, lanes, hook.ID, d.Holder)
 			}
 			next, err = d.takeBatch(bounded, tx, hook.ID)
 			return err

@@ -152,7 +152,7 @@ func (b *bench) dispatch() {
 	b.Helper()
 	for behind := true; behind; {
 		var err error
-		if behind, err = b.events.Tenant(context.Background(), scope.DefaultTenant); err != nil {
+		if behind, err = b.events.DispatchTenant(context.Background(), scope.DefaultTenant); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -341,7 +341,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		b.emit(1, 2)
 		now := b.clock.now()
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			ours, err := job.HoldLane(ctx, tx, lanes, w.ID, "killed", now)
+			ours, err := job.AcquireLane(ctx, tx, lanes, w.ID, "killed", now)
 			if err == nil && !ours {
 				err = errors.New("the lane is taken")
 			}

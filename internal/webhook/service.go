@@ -63,13 +63,13 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, e
 // Create adds a subscription. It gets the events that are emitted from now on.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
 	next := Webhook{
-		Name: strings.TrimSpace(d.Name), URL: d.URL, Events: ordered(d.Events), Environment: d.Environment,
+		Name: strings.TrimSpace(d.Name), URL: d.URL, Events: sortTypes(d.Events), Environment: d.Environment,
 		Enabled: d.Enabled == nil || *d.Enabled, ChangeNo: 1, CreatedBy: sc.Actor.Name,
 	}
 	if err := s.check(ctx, next, d.Offences()); err != nil {
 		return Issued{}, err
 	}
-	clear, drawn, err := s.secretOr(d.Secret)
+	clear, drawn, err := s.secretOrNew(d.Secret)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -153,7 +153,7 @@ func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool)
 // RotateSecret replaces the secret. Until the overlap ends, deliveries are signed with both
 // secrets.
 func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r Rotation) (Issued, error) {
-	clear, drawn, err := s.secretOr(r.Secret)
+	clear, drawn, err := s.secretOrNew(r.Secret)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -212,7 +212,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64
 			}
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
-		if err := audit.Append(ctx, tx, sc, s.Now(), next.entry(kind, changed(old, next))); err != nil {
+		if err := audit.Append(ctx, tx, sc, s.Now(), next.entry(kind, changesOf(old, next))); err != nil {
 			return err
 		}
 		if next.Enabled != old.Enabled {
@@ -241,9 +241,9 @@ func (w *Webhook) mark(ctx context.Context, tx *db.Tx) error {
 	return err
 }
 
-// changed lists the differences between two subscriptions for the audit. It gives only scheme and
+// changesOf lists the differences between two subscriptions for the audit. It gives only scheme and
 // host of URLs, and only the fact that the secret changed.
-func changed(old, next Webhook) map[string]any {
+func changesOf(old, next Webhook) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
 	out.Note("events", old.Events, next.Events)
@@ -282,9 +282,9 @@ func (s *Service) withComputed(w Webhook) Webhook {
 	return w
 }
 
-// secretOr returns the secret that was sent, or generates one. drawn is the generated secret, to be
+// secretOrNew returns the secret that was sent, or generates one. drawn is the generated secret, to be
 // shown once; "": none was generated.
-func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) {
+func (s *Service) secretOrNew(sent string) (clear []byte, drawn string, err error) {
 	if sent != "" {
 		return []byte(sent), "", checkSecret(sent)
 	}

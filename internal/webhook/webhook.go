@@ -139,7 +139,7 @@ func (w Webhook) apply(c Change) Webhook {
 		w.URL = *c.URL
 	}
 	if c.Events != nil {
-		w.Events = ordered(*c.Events)
+		w.Events = sortTypes(*c.Events)
 	}
 	c.Environment.Apply(&w.Environment)
 	if c.Enabled != nil {
@@ -148,8 +148,8 @@ func (w Webhook) apply(c Change) Webhook {
 	return w
 }
 
-// ordered returns the event types in the order of the catalogue, each once.
-func ordered(names []string) []string {
+// sortTypes returns the event types in the order of the catalogue, each once.
+func sortTypes(names []string) []string {
 	out := []string{}
 	for _, t := range event.Types() {
 		if slices.Contains(names, t) {

@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// caught is a panic that a child recovered. The server logs and counts it.
-type caught struct {
+// childPanic is a panic that a child recovered. The server logs and counts it.
+type childPanic struct {
 	What  string `json:"what"`
 	Stack string `json:"stack"`
 }
 
-// maxCaught limits the panics in one reply. In a replay, the same panic may occur in each of a
+// maxPanics limits the panics in one reply. In a replay, the same panic may occur in each of a
 // million decisions.
-const maxCaught = 8
+const maxPanics = 8
 
 // addPanic keeps a panic for the next reply.
 func (c *child) addPanic(p *rego.Panic) {
-	if len(c.caught) < maxCaught {
-		c.caught = append(c.caught, caught{What: fault.DescribePanic(p.Value), Stack: string(p.Stack)})
+	if len(c.panics) < maxPanics {
+		c.panics = append(c.panics, childPanic{What: fault.DescribePanic(p.Value), Stack: string(p.Stack)})
 	}
 }
 
@@ -34,7 +34,7 @@ func (c *child) withPanics(rep reply) reply {
 			c.addCheckPanics(is.Issue)
 		}
 	}
-	rep.Caught, c.caught = c.caught, nil
+	rep.Panics, c.panics = c.panics, nil
 	return rep
 }
 
@@ -50,9 +50,9 @@ func (c *child) panicReply(p any) reply {
 	return reply{Error: "the evaluator failed"}
 }
 
-// reportCaught logs and counts the panics that a child recovered.
-func reportCaught(ctx context.Context, to *fault.Panics, rep reply) {
-	for _, c := range rep.Caught {
+// reportPanics logs and counts the panics that a child recovered.
+func reportPanics(ctx context.Context, to *fault.Panics, rep reply) {
+	for _, c := range rep.Panics {
 		to.Caught(ctx, "worker", fault.Recovered(c.What), []byte(c.Stack))
 	}
 }

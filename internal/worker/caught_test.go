@@ -71,7 +71,7 @@ func TestPanicsOfChildren(t *testing.T) {
 	if _, err := r.Run(t.Context(), lines); err != nil {
 		t.Error(err)
 	}
-	more("a replay", maxCaught)
+	more("a replay", maxPanics)
 	if text := log.String(); !strings.Contains(text, "goroutine") || !strings.Contains(text, "breakMD5") || strings.Contains(text, "hidden") {
 		t.Errorf("the log: %s", text)
 	}
@@ -88,11 +88,11 @@ func TestPanicOfTheChild(t *testing.T) {
 		}()
 		panic("hidden " + time.Now().String())
 	}())
-	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Caught) != 1 || rep.Caught[0].What != "string" || rep.Caught[0].Stack == "" || c.caught != nil {
+	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Panics) != 1 || rep.Panics[0].What != "string" || rep.Panics[0].Stack == "" || c.panics != nil {
 		t.Errorf("%+v", rep)
 	}
 	// An unknown operation must not panic.
-	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
+	if rep := c.withPanics(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Panics) != 0 {
 		t.Errorf("%+v", rep)
 	}
 }
@@ -110,7 +110,7 @@ func TestPanicsOfChecks(t *testing.T) {
 		req.Op = op
 		c := &child{}
 		rep := c.withPanics(c.serve(t.Context(), req))
-		if len(rep.Caught) == 0 || rep.Caught[0].Stack == "" || rep.Error != "" {
+		if len(rep.Panics) == 0 || rep.Panics[0].Stack == "" || rep.Error != "" {
 			t.Errorf("%s: %+v", op, rep)
 		}
 	}

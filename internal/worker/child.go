@@ -19,7 +19,7 @@ import (
 // process, in bytes. If it is exceeded, the process exits with exitMemory.
 func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error {
 	debug.SetMemoryLimit(memory * 3 / 4)
-	backstop(memory)
+	limitAddressSpace(memory)
 	ctx, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -54,7 +54,7 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 type child struct {
 	linter   *lang.Linter
 	controls map[[sha256.Size]byte]*rego.Control
-	caught   []caught // recovered during the current request
+	panics   []childPanic // recovered during the current request
 }
 
 func (c *child) serve(ctx context.Context, req request) (rep reply) {

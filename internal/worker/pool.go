@@ -130,7 +130,7 @@ func (p *Pool) Warm(ctx context.Context) {
 }
 
 func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Duration, req request) (reply, error) {
-	leave, err := p.enter(ctx, tenant, req.Op != opValidate && req.Op != opLint)
+	leave, err := p.acquireSlot(ctx, tenant, req.Op != opValidate && req.Op != opLint)
 	if err != nil {
 		return reply{}, err
 	}
@@ -169,13 +169,13 @@ func (p *Pool) callChild(ctx context.Context, limit time.Duration, req request, 
 		return reply{}, err
 	}
 	p.putIdle(proc)
-	reportCaught(ctx, p.cfg.Panics, rep)
+	reportPanics(ctx, p.cfg.Panics, rep)
 	return rep, nil
 }
 
-// enter waits for a slot of the tenant and then for one of the pool. In this order, a burst of one
+// acquireSlot waits for a slot of the tenant and then for one of the pool. In this order, a burst of one
 // tenant does not delay the others. A call that may take long also needs one of the long slots.
-func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (leave func(), err error) {
+func (p *Pool) acquireSlot(ctx context.Context, tenant scope.TenantID, long bool) (leave func(), err error) {
 	p.mu.Lock()
 	sh := p.tenants[tenant]
 	if sh == nil {
@@ -225,7 +225,7 @@ func (p *Pool) takeIdle() *process {
 	for n := len(p.idle); n > 0; n = len(p.idle) {
 		proc := p.idle[n-1]
 		p.idle = p.idle[:n-1]
-		if proc.rest.Stop() {
+		if proc.idleTimer.Stop() {
 			p.reapers.Done()
 			return proc
 		}
@@ -242,7 +242,7 @@ func (p *Pool) putIdle(proc *process) {
 		return
 	}
 	p.reapers.Add(1)
-	proc.rest = time.AfterFunc(p.cfg.Idle, func() {
+	proc.idleTimer = time.AfterFunc(p.cfg.Idle, func() {
 		defer p.reapers.Done()
 		p.drop(proc)
 	})
@@ -269,7 +269,7 @@ func (p *Pool) Close() error {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, proc := range idle {
-		if proc.rest.Stop() {
+		if proc.idleTimer.Stop() {
 			p.reapers.Done()
 		}
 		proc.kill()

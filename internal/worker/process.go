@@ -22,9 +22,9 @@ type process struct {
 	log  *tail
 	once sync.Once
 	err  error
-	// rest ends the child when it has been idle for Config.Idle. It is only active while the child
+	// idleTimer ends the child when it has been idle for Config.Idle. It is only active while the child
 	// is in the pool.
-	rest    *time.Timer
+	idleTimer    *time.Timer
 	started time.Time
 }
 
@@ -60,7 +60,7 @@ func start(cfg Config, env ...string) (*process, error) {
 // call sends a request and waits for the reply. After an error, the child must not be used again.
 func (p *process) call(ctx context.Context, limit time.Duration, req request) (reply, error) {
 	var rep reply
-	err := p.bounded(ctx, limit, func() error {
+	err := p.runLimited(ctx, limit, func() error {
 		if err := writeFrame(p.in, req); err != nil {
 			return err
 		}
@@ -72,14 +72,14 @@ func (p *process) call(ctx context.Context, limit time.Duration, req request) (r
 	return rep, nil
 }
 
-// patience limits how long a call may take if the machine is too busy to give the child the
+// maxBusyWait limits how long a call may take if the machine is too busy to give the child the
 // processor time of its limit.
-const patience = 20 * time.Second
+const maxBusyWait = 20 * time.Second
 
-// bounded runs do, which talks to the child. If the limit is exceeded or ctx ends, it kills the
+// runLimited runs do, which talks to the child. If the limit is exceeded or ctx ends, it kills the
 // child, which also ends do. The limit counts processor time: children have a low priority, and a
 // busy machine must not cause a source to be refused.
-func (p *process) bounded(ctx context.Context, limit time.Duration, do func() error) error {
+func (p *process) runLimited(ctx context.Context, limit time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	began, before := time.Now(), p.cpuTime()
@@ -94,13 +94,13 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 			return nil
 		case <-timer.C:
 			remaining := limit - (p.cpuTime() - before)
-			if waitLeft := max(limit, patience) - time.Since(began); remaining > 0 && waitLeft > 0 {
+			if waitLeft := max(limit, maxBusyWait) - time.Since(began); remaining > 0 && waitLeft > 0 {
 				timer.Reset(min(remaining, waitLeft))
 				continue
 			}
 			p.kill()
 			<-done //nolint:errcheck // an error that kill caused
-			if remaining > 0 && limit < patience {
+			if remaining > 0 && limit < maxBusyWait {
 				return fault.New(fault.Unavailable, "worker_unavailable", "the server is too busy to evaluate this now").After(time.Second)
 			}
 			return limitFault(fmt.Sprintf("the evaluation did not finish within %s", limit))

@@ -40,19 +40,19 @@ const (
 
 // replays limits the number of replays and gives them turns.
 type replays struct {
-	seats   chan struct{}
+	slots   chan struct{}
 	turn    chan struct{}
 	mu      sync.Mutex
-	tenants map[scope.TenantID]*seat
+	tenants map[scope.TenantID]*tenantSlots
 }
 
-type seat struct {
+type tenantSlots struct {
 	taken chan struct{}
 	users int
 }
 
 func newReplays() *replays {
-	return &replays{seats: make(chan struct{}, replaysAtOnce), turn: make(chan struct{}, 1), tenants: map[scope.TenantID]*seat{}}
+	return &replays{slots: make(chan struct{}, replaysAtOnce), turn: make(chan struct{}, 1), tenants: map[scope.TenantID]*tenantSlots{}}
 }
 
 // acquire waits for a slot of the tenant and then for one of the process.
@@ -60,31 +60,31 @@ func (r *replays) acquire(ctx context.Context, tenant scope.TenantID) (leave fun
 	r.mu.Lock()
 	mine := r.tenants[tenant]
 	if mine == nil {
-		mine = &seat{taken: make(chan struct{}, replaysPerTenant)}
+		mine = &tenantSlots{taken: make(chan struct{}, replaysPerTenant)}
 		r.tenants[tenant] = mine
 	}
 	mine.users++
 	r.mu.Unlock()
-	release := func() {
+	forgetTenant := func() {
 		r.mu.Lock()
 		if mine.users--; mine.users == 0 {
 			delete(r.tenants, tenant)
 		}
 		r.mu.Unlock()
 	}
-	if err := enter(ctx, mine.taken); err != nil {
-		release()
+	if err := acquireSlot(ctx, mine.taken); err != nil {
+		forgetTenant()
 		return nil, err
 	}
-	if err := enter(ctx, r.seats); err != nil {
+	if err := acquireSlot(ctx, r.slots); err != nil {
 		<-mine.taken
-		release()
+		forgetTenant()
 		return nil, err
 	}
-	return func() { <-r.seats; <-mine.taken; release() }, nil
+	return func() { <-r.slots; <-mine.taken; forgetTenant() }, nil
 }
 
-func enter(ctx context.Context, c chan struct{}) error {
+func acquireSlot(ctx context.Context, c chan struct{}) error {
 	select {
 	case c <- struct{}{}:
 		return nil
@@ -97,7 +97,7 @@ func enter(ctx context.Context, c chan struct{}) error {
 type Replay struct {
 	owner  *replays
 	proc   *process
-	leave  func()
+	release  func()
 	panics *fault.Panics
 }
 
@@ -115,7 +115,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		leave()
 		return nil, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
 	}
-	r := &Replay{owner: p.replays, proc: proc, leave: leave, panics: p.cfg.Panics}
+	r := &Replay{owner: p.replays, proc: proc, release: leave, panics: p.cfg.Panics}
 	var rep reply
 	err = r.step(ctx, replayStart, func() error {
 		if err := sendSpec(proc.in, spec); err != nil {
@@ -123,7 +123,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		}
 		return readFrame(proc.out, &rep)
 	})
-	reportCaught(ctx, r.panics, rep)
+	reportPanics(ctx, r.panics, rep)
 	switch {
 	case err != nil:
 	case len(rep.Refused) > 0:
@@ -151,7 +151,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 		}
 		return readFrame(r.proc.out, &rep)
 	})
-	reportCaught(ctx, r.panics, rep)
+	reportPanics(ctx, r.panics, rep)
 	if err == nil && rep.Error != "" {
 		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
 	}
@@ -163,17 +163,17 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 
 // step runs do within the limit, when it is the turn of this replay.
 func (r *Replay) step(ctx context.Context, limit time.Duration, do func() error) error {
-	if err := enter(ctx, r.owner.turn); err != nil {
+	if err := acquireSlot(ctx, r.owner.turn); err != nil {
 		return err
 	}
 	defer func() { <-r.owner.turn }()
-	return r.proc.bounded(ctx, limit, do)
+	return r.proc.runLimited(ctx, limit, do)
 }
 
 // Close ends the child.
 func (r *Replay) Close() {
 	r.proc.kill()
-	r.leave()
+	r.release()
 }
 
 func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {

@@ -31,9 +31,9 @@ const (
 	maxSimulationResult = 1 << 20
 )
 
-// compiledKept is how many compiled controls a child caches, because authors run the same control
+// maxCompiled is how many compiled controls a child caches, because authors run the same control
 // repeatedly.
-const compiledKept = 16
+const maxCompiled = 16
 
 // SimulateRequest is a control and its input.
 type SimulateRequest struct {
@@ -61,8 +61,8 @@ type Simulation struct {
 	Took time.Duration `json:"took"`
 }
 
-// trial is the simulation request for the child.
-type trial struct {
+// simulationInput is the simulation request for the child.
+type simulationInput struct {
 	Meta  rego.Meta       `json:"meta"`
 	Input json.RawMessage `json:"input"`
 	// Data is set after the child has reported which paths it needs.
@@ -70,9 +70,9 @@ type trial struct {
 	Deadline time.Duration   `json:"deadline"`
 }
 
-// tried is the child's answer: a simulation, or the paths below data that it needs, or the exceeded
+// simulationResult is the child's answer: a simulation, or the paths below data that it needs, or the exceeded
 // limit.
-type tried struct {
+type simulationResult struct {
 	Simulation *Simulation `json:"simulation,omitempty"`
 	Needs      [][]string  `json:"needs,omitempty"`
 	Limit      string      `json:"limit,omitempty"`
@@ -84,13 +84,13 @@ type tried struct {
 // Unavailable.
 func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRequest) (Simulation, error) {
 	limit := p.cfg.SimulateDeadline
-	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
-	out, err := p.try(ctx, tenant, req)
+	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Simulation: &simulationInput{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
+	out, err := p.simulateOnce(ctx, tenant, req)
 	if err == nil && len(out.Needs) > 0 {
-		if req.Trial.Data, err = dataFor(out.Needs, r.Data, "a simulation"); err != nil {
+		if req.Simulation.Data, err = dataFor(out.Needs, r.Data, "a simulation"); err != nil {
 			return Simulation{}, err
 		}
-		out, err = p.try(ctx, tenant, req)
+		out, err = p.simulateOnce(ctx, tenant, req)
 	}
 	switch {
 	case err != nil:
@@ -103,18 +103,18 @@ func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRe
 	return *out.Simulation, nil
 }
 
-// try sends one request to a child. The limit includes the wait for a child, so that the caller
+// simulateOnce sends one request to a child. The limit includes the wait for a child, so that the caller
 // gets an answer in time.
-func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tried, error) {
+func (p *Pool) simulateOnce(ctx context.Context, tenant scope.TenantID, req request) (simulationResult, error) {
 	limit := p.cfg.SimulateDeadline
 	bounded, stop := context.WithTimeout(ctx, limit+2*killGrace)
 	defer stop()
-	leave, err := p.enter(bounded, tenant, true)
+	leave, err := p.acquireSlot(bounded, tenant, true)
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			err = fault.New(fault.RateLimited, "rate_limit_exceeded", "other evaluations of this tenant used up the time of this one").After(time.Second)
 		}
-		return tried{}, err
+		return simulationResult{}, err
 	}
 	defer leave()
 	// The child normally stops at the deadline itself. Otherwise it is killed after killGrace.
@@ -123,15 +123,15 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	switch {
 	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
 		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not finish"):
-		return tried{}, limitFault(timeoutText(limit))
+		return simulationResult{}, limitFault(timeoutText(limit))
 	case err != nil:
-		return tried{}, err
+		return simulationResult{}, err
 	case len(rep.Issues) > 0:
-		return tried{}, notCompiled(rep.Issues)
-	case rep.Tried == nil:
-		return tried{}, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
+		return simulationResult{}, notCompiled(rep.Issues)
+	case rep.Simulated == nil:
+		return simulationResult{}, fault.New(fault.Internal, "internal_error", "the evaluator sent no answer")
 	}
-	return *rep.Tried, nil
+	return *rep.Simulated, nil
 }
 
 // killGrace is the time between the deadline of a child and its kill.
@@ -228,7 +228,7 @@ func (c *child) attributes(req request) reply {
 }
 
 // documents decodes the input and the data.
-func (t *trial) documents() (input, data value.Value, err error) {
+func (t *simulationInput) documents() (input, data value.Value, err error) {
 	if input, err = value.Decode(t.Input, sentLimits()); err == nil && len(t.Data) > 0 {
 		data, err = value.Decode(t.Data, sentLimits())
 	}
@@ -236,7 +236,7 @@ func (t *trial) documents() (input, data value.Value, err error) {
 }
 
 func (c *child) simulate(ctx context.Context, req request) reply {
-	t := req.Trial
+	t := req.Simulation
 	if t == nil {
 		return reply{Error: "no trial in the request"}
 	}
@@ -246,7 +246,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	}
 	needs := control.Refs().Data
 	if len(needs) > 0 && len(t.Data) == 0 {
-		return reply{Tried: &tried{Needs: needs}}
+		return reply{Simulated: &simulationResult{Needs: needs}}
 	}
 	input, data, err := t.documents()
 	if err != nil {
@@ -265,9 +265,9 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	}
 	if errors.Is(out.Err, rego.ErrLimit) {
 		if time.Since(start) < t.Deadline {
-			return reply{Tried: &tried{Limit: "the evaluation exceeded its memory limit"}}
+			return reply{Simulated: &simulationResult{Limit: "the evaluation exceeded its memory limit"}}
 		}
-		return reply{Tried: &tried{Limit: timeoutText(t.Deadline)}}
+		return reply{Simulated: &simulationResult{Limit: timeoutText(t.Deadline)}}
 	}
 	s := &Simulation{Effect: out.Effect.String(), Reason: out.Reason, Mask: out.Mask, Steps: steps, Explanation: why, Took: took}
 	if out.Err != nil {
@@ -278,9 +278,9 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 		size += len(m.Path) + len(m.Strategy)
 	}
 	if size > maxSimulationResult {
-		return reply{Tried: &tried{Limit: fmt.Sprintf("the control's answer is over %d MiB", maxSimulationResult>>20)}}
+		return reply{Simulated: &simulationResult{Limit: fmt.Sprintf("the control's answer is over %d MiB", maxSimulationResult>>20)}}
 	}
-	return reply{Tried: &tried{Simulation: s}}
+	return reply{Simulated: &simulationResult{Simulation: s}}
 }
 
 // compiled returns the compiled control, from the cache if possible.
@@ -297,7 +297,7 @@ func (c *child) compiled(m rego.Meta, source string, libs []lang.Library) (*rego
 	if len(issues) > 0 {
 		return nil, issues
 	}
-	if c.controls == nil || len(c.controls) >= compiledKept {
+	if c.controls == nil || len(c.controls) >= maxCompiled {
 		c.controls = map[[sha256.Size]byte]*rego.Control{}
 	}
 	c.controls[key] = control

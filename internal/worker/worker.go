@@ -64,8 +64,8 @@ type request struct {
 	Chunks int         `json:"chunks,omitempty"`
 	// PastChunks are the chunks with earlier versions of resources. They come last.
 	PastChunks int `json:"past_chunks,omitempty"`
-	// Trial is a simulation. Sources are those whose attributes are listed (simulate.go).
-	Trial   *trial   `json:"trial,omitempty"`
+	// Simulation is a simulation. Sources are those whose attributes are listed (simulate.go).
+	Simulation   *simulationInput   `json:"trial,omitempty"`
 	Sources []string `json:"sources,omitempty"`
 	// Unpack is the request of opUnpack (unpack.go).
 	Unpack *gitpack.Request `json:"unpack,omitempty"`
@@ -82,13 +82,13 @@ type reply struct {
 	Modules *suite.ModuleReport `json:"modules,omitempty"`
 	Files   []gitpack.File      `json:"files,omitempty"`
 	Error   string              `json:"error,omitempty"`
-	// Caught are the panics that the child recovered.
-	Caught []caught `json:"caught,omitempty"`
+	// Panics are the panics that the child recovered.
+	Panics []childPanic `json:"caught,omitempty"`
 
 	// Refused and Part belong to replays.
 	Refused    []rerun.Refused    `json:"refused,omitempty"`
 	Part       *rerun.Part        `json:"part,omitempty"`
-	Tried      *tried             `json:"tried,omitempty"`
+	Simulated      *simulationResult             `json:"tried,omitempty"`
 	Attributes [][]lang.Attribute `json:"attributes,omitempty"`
 }
 

@@ -114,8 +114,8 @@ func answerDelivery(w http.ResponseWriter, got ide.Receipt) {
 }
 
 // arrival reads from the headers who sent a delivery, and its signature.
-func arrival(req *http.Request, body []byte) (ide.Arrival, error) {
-	a := ide.Arrival{Source: ide.Signed, Body: body, Delivery: req.Header.Get("X-Delivery-Id"), Signature: req.Header.Get("X-Service-Signature")}
+func arrival(req *http.Request, body []byte) (ide.Delivery, error) {
+	a := ide.Delivery{Source: ide.Signed, Body: body, Delivery: req.Header.Get("X-Delivery-Id"), Signature: req.Header.Get("X-Service-Signature")}
 	a.Repository, _ = strconv.ParseInt(req.URL.Query().Get("repository"), 10, 64) // already checked; 0 if there is none
 	github, gitlab := req.Header.Get("X-GitHub-Event"), req.Header.Get("X-Gitlab-Event")
 	signatures := 0

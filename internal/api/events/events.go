@@ -82,7 +82,7 @@ func (h *Handler) follow(ctx context.Context, st *live.Stream, out *writer, cred
 			return
 		case <-st.Done():
 			return
-		case <-st.Woken():
+		case <-st.Ready():
 		case <-look.C:
 		case <-beat.C:
 			silent = true

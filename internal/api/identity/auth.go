@@ -242,5 +242,5 @@ func (h *Handler) scopeOfTenant(ctx context.Context, sc scope.Scope, id scope.Te
 	if !site.IsLabel(string(id)) {
 		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 	}
-	return h.Auth.Within(ctx, sc, id)
+	return h.Auth.InTenant(ctx, sc, id)
 }

@@ -70,7 +70,7 @@ func (h *Handler) authSSO(r *rest.Router) {
 func (h *Handler) startSignOn(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	a, err := rest.ArrivalOf(w, req)
 	if err == nil {
-		err = a.FromHere() // otherwise an attacker's link could sign people in to the attacker's tenant
+		err = a.CheckOrigin() // otherwise an attacker's link could sign people in to the attacker's tenant
 	}
 	if err != nil {
 		rest.Fail(w, err)
@@ -99,7 +99,7 @@ func (h *Handler) finishSignOn(r *rest.Router, w http.ResponseWriter, req *http.
 	}
 	done, err := h.SignOn.Finish(req.Context(), sc, signon.Answer{Cookie: a.SignOn, Named: named, Query: req.URL.Query()}, auth.Browser{Agent: a.Agent, Cookie: a.Cookie})
 	if err != nil {
-		rest.FailFor(w, done.Tenant, err)
+		rest.FailForTenant(w, done.Tenant, err)
 		return
 	}
 	w.Header().Add("Set-Cookie", a.SetCookie(done.Cookie, done.Session.ExpiresAt.Sub(done.Session.CreatedAt)))

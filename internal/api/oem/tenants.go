@@ -46,7 +46,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		Summary: "List the vendor's tenants", Description: "Sorted by id, deleted ones included until they are purged. The status operation has the usage.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[tenant.Page], error) {
-			return rest.Answer(h.Vendors.Made(ctx, sc, in.Skip, in.Limit))
+			return rest.Answer(h.Vendors.ListTenants(ctx, sc, in.Skip, in.Limit))
 		})
 	rest.Register(r, rest.Op{
 		ID: "oem-get-tenant-status", Method: http.MethodGet, Family: Family, Path: "/tenants/{id}/status", Caller: scope.Vendor, Tags: tags,

@@ -115,7 +115,7 @@ func (h *Handler) simulator(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return rest.Answer(h.Simulator.Own(ctx, sc, f))
+			return rest.Answer(h.Simulator.ListOwn(ctx, sc, f))
 		})
 }
 

@@ -149,7 +149,7 @@ func (h *Handler) health(r *rest.Router) {
 		Summary: "Check that the service accepts requests",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[Liveness], error) {
-			if r.Leaving() {
+			if r.IsStopping() {
 				return nil, fault.Stopping()
 			}
 			audit := h.auditHealth()

@@ -26,9 +26,9 @@ func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string,
 	return b
 }
 
-// Detached starts a registered bouncer that may not reach its server. It waits until the bouncer
+// StartDetached starts a registered bouncer that may not reach its server. It waits until the bouncer
 // serves requests, not until it can decide.
-func (b *BouncerProcess) Detached(t testing.TB, server, upstream string, env ...string) *BouncerProcess {
+func (b *BouncerProcess) StartDetached(t testing.TB, server, upstream string, env ...string) *BouncerProcess {
 	t.Helper()
 	b.launch(t, server, upstream, "/_bouncer/live", env)
 	return b

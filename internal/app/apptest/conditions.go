@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Answers waits until a GET of the path has the status.
-func Answers(t testing.TB, c *Client, path string, status int, within time.Duration) *Response {
+// WaitForStatus waits until a GET of the path has the status.
+func WaitForStatus(t testing.TB, c *Client, path string, status int, within time.Duration) *Response {
 	t.Helper()
 	var last *Response
 	Eventually(t, within, func() error {
@@ -24,8 +24,8 @@ func Answers(t testing.TB, c *Client, path string, status int, within time.Durat
 	return last
 }
 
-// Says waits until the output of a process contains the text.
-func Says(t testing.TB, p *Process, text string, within time.Duration) {
+// WaitForOutput waits until the output of a process contains the text.
+func WaitForOutput(t testing.TB, p *Process, text string, within time.Duration) {
 	t.Helper()
 	Eventually(t, within, func() error {
 		if !strings.Contains(p.Log.String(), text) {

@@ -27,9 +27,9 @@ func SmallDisk(t testing.TB, size string) string {
 // machine.
 func smallReserve(name string) string { return name + "=1048576" }
 
-// Stuff fills the disk of a folder completely. It can be called again to fill space that was freed.
+// FillDisk fills the disk of a folder completely. It can be called again to fill space that was freed.
 // free removes what it wrote.
-func Stuff(t testing.TB, dir string) (free func()) {
+func FillDisk(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "stuffing")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

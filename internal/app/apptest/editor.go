@@ -12,9 +12,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Ended checks that the server closes the socket within the limit because its credential is no
+// CheckEnd checks that the server closes the socket within the limit because its credential is no
 // longer valid, and that it answers no message after that.
-func (k *EditorSocket) Ended(what string, limit time.Duration, silent bool) {
+func (k *EditorSocket) CheckEnd(what string, limit time.Duration, silent bool) {
 	k.T.Helper()
 	began := time.Now()
 	stop := make(chan struct{})
@@ -59,8 +59,8 @@ type EditorSocket struct {
 	Conn *websocket.Conn
 }
 
-// OwnID returns the id of the client's own account.
-func OwnID(t *testing.T, c *Client) string {
+// AccountID returns the id of the client's own account.
+func AccountID(t *testing.T, c *Client) string {
 	t.Helper()
 	return fmt.Sprint(c.Do(t, "GET", "/auth/me", nil).Want(200).Get("id"))
 }
@@ -133,9 +133,9 @@ func (k *EditorSocket) Ask(message any) (string, map[string]any) {
 	return typ, data
 }
 
-// ClosedWith reads until the server closes the socket, and returns the status code (RFC 6455
+// CloseCode reads until the server closes the socket, and returns the status code (RFC 6455
 // section 7.4).
-func (k *EditorSocket) ClosedWith() websocket.StatusCode {
+func (k *EditorSocket) CloseCode() websocket.StatusCode {
 	k.T.Helper()
 	for {
 		if _, _, err := k.Next(); err != nil {

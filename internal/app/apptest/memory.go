@@ -15,9 +15,9 @@ func (p *Process) Resident(t testing.TB) int64 {
 	return p.memory(t, "VmRSS:")
 }
 
-// Grew fails the test if the peak of the process's memory exceeds before by more than limit, both
+// CheckGrowth fails the test if the peak of the process's memory exceeds before by more than limit, both
 // in bytes.
-func (p *Process) Grew(t testing.TB, before, limit int64) {
+func (p *Process) CheckGrowth(t testing.TB, before, limit int64) {
 	t.Helper()
 	if Race || before == 0 {
 		return

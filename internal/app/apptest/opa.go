@@ -130,8 +130,8 @@ func (o *StockOPA) Run(t *testing.T, config string) {
 	})
 }
 
-// Decides waits until OPA makes the wanted decision for the user, and returns how long that took.
-func (o *StockOPA) Decides(t *testing.T, limit time.Duration, user, want string) time.Duration {
+// WaitForDecision waits until OPA makes the wanted decision for the user, and returns how long that took.
+func (o *StockOPA) WaitForDecision(t *testing.T, limit time.Duration, user, want string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	Eventually(t, limit, func() error {

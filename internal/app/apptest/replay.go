@@ -13,9 +13,9 @@ default allow := false
 allow if input.user.role in {"clerk", "manager"}
 `
 
-// Recorded creates a resource whose decisions keep their inputs, an active control, and n
+// RecordDecisions creates a resource whose decisions keep their inputs, an active control, and n
 // decisions, of which writes are writes of a clerk.
-func Recorded(t testing.TB, a *Client, env string, n, writes int) (resource, policy int64) {
+func RecordDecisions(t testing.TB, a *Client, env string, n, writes int) (resource, policy int64) {
 	t.Helper()
 	resource = a.Do(t, "POST", "/resources", Body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": env}).Want(201).ID()
 	a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), Body{"audit_level": "detailed"}).Want(200)

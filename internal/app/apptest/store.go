@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Kept returns all text that the server stores: the files of its data directory and, on PostgreSQL,
+// StoredText returns all text that the server stores: the files of its data directory and, on PostgreSQL,
 // the rows of all tables.
-func (s *Server) Kept(t testing.TB) string {
+func (s *Server) StoredText(t testing.TB) string {
 	t.Helper()
 	var all strings.Builder
 	err := filepath.WalkDir(s.Dir, func(path string, d os.DirEntry, err error) error {

@@ -54,7 +54,7 @@ func TestDirectoryOfManyElements(t *testing.T) {
 				t.Errorf("%s: %s", name, res.Body)
 			}
 		}
-		s.Grew(t, before, 300<<20)
+		s.CheckGrowth(t, before, 300<<20)
 	})
 }
 
@@ -154,6 +154,6 @@ func TestManyLargeSources(t *testing.T) {
 			}
 			return nil
 		})
-		s.Grew(t, before, 500<<20)
+		s.CheckGrowth(t, before, 500<<20)
 	})
 }

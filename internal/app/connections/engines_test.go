@@ -199,7 +199,7 @@ func TestPolicyEngines(t *testing.T) {
 		agree := func(user, want string) {
 			t.Helper()
 			for _, e := range engines {
-				e.Decides(t, 30*time.Second, user, want)
+				e.WaitForDecision(t, 30*time.Second, user, want)
 			}
 			res := a.Do(t, "POST", "/decisions/evaluate?environment=production", body{"user": body{"id": user}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 			if res.Get("decision") != want {

@@ -137,7 +137,7 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("the test: %s", res.Body)
 		}
 		gates(t, s, l)
-		if kept := s.Kept(t); strings.Contains(kept, licenseKey) || strings.Contains(s.Log.String(), licenseKey) {
+		if kept := s.StoredText(t); strings.Contains(kept, licenseKey) || strings.Contains(s.Log.String(), licenseKey) {
 			t.Error("the API key is kept in clear")
 		}
 	})

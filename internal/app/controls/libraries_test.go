@@ -40,10 +40,10 @@ func TestLibraryReachesAll(t *testing.T) {
 			if got := decided(other); got != "DENY" {
 				t.Errorf("%s: %v", other, got)
 			}
-			apptest.Answers(t, b.As(strings.ToUpper(who), ""), "/x", 200, 10*time.Second)
-			apptest.Answers(t, b.As(other, ""), "/x", 403, 10*time.Second)
-			o.Decides(t, 20*time.Second, who, "PERMIT")
-			o.Decides(t, time.Second, other, "DENY")
+			apptest.WaitForStatus(t, b.As(strings.ToUpper(who), ""), "/x", 200, 10*time.Second)
+			apptest.WaitForStatus(t, b.As(other, ""), "/x", 403, 10*time.Second)
+			o.WaitForDecision(t, 20*time.Second, who, "PERMIT")
+			o.WaitForDecision(t, time.Second, other, "DENY")
 			next := a.Do(t, "PUT", fmt.Sprint("/policies/", lib), body{"rego_code": namedLibrary("bob")}).Want(200)
 			if users, _ := next.Get("affected_policies").([]any); who == "alice" && (len(users) != 1 || users[0].(map[string]any)["id"] != float64(control)) || who == "bob" && len(users) != 0 { // the second time nothing changes
 				t.Errorf("the change says it touches %v", users)

@@ -77,7 +77,7 @@ func TestCodePromotedAgain(t *testing.T) {
 			if got := []any{decided(yes), decided(no), decided("Always"), decided("Never")}; !slices.Equal(got, []any{"PERMIT", "DENY", "PERMIT", "DENY"}) {
 				t.Errorf("%s, not %s: %v", yes, no, got)
 			}
-			apptest.Answers(t, b.As(yes, ""), "/door/1", 200, 10*time.Second)
+			apptest.WaitForStatus(t, b.As(yes, ""), "/door/1", 200, 10*time.Second)
 			// The bouncer has the new ones, and with them not the old.
 			for who, want := range map[string]int{no: 403, "Always": 200, "Never": 403} {
 				if r := b.As(who, "").Do(t, "GET", "/door/1", nil); r.Status != want {
@@ -226,7 +226,7 @@ func TestImpactGateReplaces(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
-	apptest.Recorded(t, a, "production", 100, 12)
+	apptest.RecordDecisions(t, a, "production", 100, 12)
 	twin := a.Do(t, "POST", "/resources", body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": "sandbox"}).Want(201).ID()
 	a.Do(t, "PUT", "/tenants/default", body{"settings": body{"impact_gate": "block", "impact_gate_threshold_percent": 5, "impact_gate_window_hours": 1}}).Want(200)
 	try := func(rego string, members body, status int) promotionAnswer {

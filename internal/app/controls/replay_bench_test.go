@@ -21,7 +21,7 @@ func BenchmarkReplay(b *testing.B) {
 		b.Run(backend, func(b *testing.B) {
 			const decisions = 40_000
 			s := apptest.StartServer(b, backend)
-			_, policy := apptest.Recorded(b, s.Admin, "production", decisions, 12)
+			_, policy := apptest.RecordDecisions(b, s.Admin, "production", decisions, 12)
 			ask := body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}
 			apptest.Eventually(b, 2*time.Minute, func() error {
 				if got := preview(b, s.Admin, ask); got.Evaluated != decisions {

@@ -50,7 +50,7 @@ func TestReplaySurvives(t *testing.T) {
 			t.Parallel()
 			s := apptest.StartServer(t, backend)
 			a := s.Admin
-			_, policy := apptest.Recorded(t, a, "production", 200, 12)
+			_, policy := apptest.RecordDecisions(t, a, "production", 200, 12)
 			at := slowRun(t, a, policy, 24)
 			s.Stop()
 			s.Start()
@@ -78,7 +78,7 @@ func TestReplaySurvives(t *testing.T) {
 func TestReplayKillsItsServer(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
-	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)
+	_, policy := apptest.RecordDecisions(t, s.Admin, "production", 1000, 0)
 	at := slowRun(t, s.Admin, policy, 1000)
 	for range 2 {
 		s.Kill()
@@ -105,7 +105,7 @@ func TestReplayTruncated(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
-	_, policy := apptest.Recorded(t, a, "production", 300, 12)
+	_, policy := apptest.RecordDecisions(t, a, "production", 300, 12)
 	apptest.Decide(t, a, "production", 1500, 5)
 	ask := body{"environment": "production", "window_hours": 1, "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}
 	if r := a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200); r.Get("truncated") != false || r.Get("evaluated") != 1800.0 || r.Get("changed") != 17.0 || r.Get("note") != nil {
@@ -138,7 +138,7 @@ func TestReplayTruncated(t *testing.T) {
 func TestReplayInterrupted(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
-	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)
+	_, policy := apptest.RecordDecisions(t, s.Admin, "production", 1000, 0)
 	file := filepath.Join(t.TempDir(), "invoices.rego")
 	if err := os.WriteFile(file, []byte(endlessInvoices), 0o600); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func TestStockOPAReplays(t *testing.T) {
 	up := apptest.NewBackend(t, nil)
 	b := s.Bouncer(t, a, body{"name": "gate", "environment": "production", "resource_ids": []int64{resource}}, up.Addr)
 	for i := range 5 {
-		apptest.Answers(t, b.As("ann", "staff"), fmt.Sprint("/desk/", i), 200, 10*time.Second)
+		apptest.WaitForStatus(t, b.As("ann", "staff"), fmt.Sprint("/desk/", i), 200, 10*time.Second)
 	}
 	b.As("bob", "guests").Do(t, "GET", "/desk/1", nil).Want(200) // shadow mode lets pass
 
@@ -93,7 +93,7 @@ func TestCasesFromDecisions(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
-		resource, policy := apptest.Recorded(t, a, "production", 8, 2)
+		resource, policy := apptest.RecordDecisions(t, a, "production", 8, 2)
 		idle := apptest.Activate(t, a, "idle", "production", "package idle\n\ndeny if input.user.id == \"nobody\"\n", nil)
 		var ids []string
 		for _, e := range apptest.DecisionLog(t, a, "production") {

@@ -45,7 +45,7 @@ func TestReplay(t *testing.T) {
 		if empty.Evaluated != 0 || empty.Percent != 0 || empty.Note == "" {
 			t.Errorf("nothing recorded: %+v", empty)
 		}
-		resource, policy := apptest.Recorded(t, a, "production", 300, 12)
+		resource, policy := apptest.RecordDecisions(t, a, "production", 300, 12)
 		same := preview(t, a, body{"environment": "production", "control_ids": []int64{policy}, "window_hours": 1})
 		if same.Evaluated != 300 || same.Changed != 0 || same.Drifted.Total != 0 || same.WouldAllow != 300 {
 			t.Errorf("the same control: %+v", same)
@@ -128,7 +128,7 @@ func TestReplayRuns(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
-		_, policy := apptest.Recorded(t, a, "production", 120, 12)
+		_, policy := apptest.RecordDecisions(t, a, "production", 120, 12)
 		run := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}).Want(202)
 		at := fmt.Sprint("/compliance/replays/", run.ID())
 		done := ended(t, a, at, "completed")
@@ -201,7 +201,7 @@ func TestImpactGate(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
-		apptest.Recorded(t, a, "production", 100, 12)
+		apptest.RecordDecisions(t, a, "production", 100, 12)
 		twin := a.Do(t, "POST", "/resources", body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": "sandbox"}).Want(201).ID()
 		control := apptest.Activate(t, a, "no clerks", "sandbox", "package no\n\ndeny if input.user.role == \"clerk\"\n", body{"resource_id": twin})
 		at := fmt.Sprintf("/policies/%d/promote", control)

@@ -45,7 +45,7 @@ func TestEnrichment(t *testing.T) {
 		}).Want(201).ID()
 		path := fmt.Sprintf("/resources/%d", id)
 		caller := bouncer.As("ann", "staff")
-		apptest.Answers(t, caller, "/employees/1", 403, 5*time.Second)
+		apptest.WaitForStatus(t, caller, "/employees/1", 403, 5*time.Second)
 
 		// Nothing is set, so nothing of it is in the input.
 		ask := body{"user": body{"id": "ann"}, "resource": body{"id": id}, "action": body{"name": "read", "method": "GET"}}
@@ -97,7 +97,7 @@ func TestEnrichment(t *testing.T) {
 		if got := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200); got.Get("decision") != "PERMIT" {
 			t.Errorf("the enriched resource: %s", got.Body)
 		}
-		apptest.Answers(t, caller, "/employees/1", 200, 5*time.Second)
+		apptest.WaitForStatus(t, caller, "/employees/1", 200, 5*time.Second)
 
 		// The audit has the regimes and the snapshot, and not the address.
 		apptest.Eventually(t, 30*time.Second, func() error {

@@ -156,7 +156,7 @@ func TestWhyDeniedAtBouncer(t *testing.T) {
 	app := apptest.NewBackend(t, nil)
 	b := s.Bouncer(t, a, body{"name": "gate", "environment": "sandbox", "resource_ids": []int64{res, own}}, app.Addr)
 	c := &apptest.Client{Base: b.URL}
-	apptest.Answers(t, c, "/pay/1", 403, 5*time.Second)
+	apptest.WaitForStatus(t, c, "/pay/1", 403, 5*time.Second)
 	no := c.Do(t, "GET", "/pay/1", nil).Want(403)
 	text, _ := no.Get("message").(string)
 	if text == "" || strings.Contains(text, "payroll") || strings.Contains(text, "clerk") || strings.Contains(text, "allow") {

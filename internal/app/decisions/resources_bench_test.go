@@ -84,7 +84,7 @@ func BenchmarkResources(b *testing.B) {
 				})
 			}
 			decides(1, "DENY")
-			apptest.Answers(b, caller, "/svc1/x", 403, 30*time.Second)
+			apptest.WaitForStatus(b, caller, "/svc1/x", 403, 30*time.Second)
 			for name, path := range map[string]string{
 				"list": "/resources?environment=sandbox", "list deep": "/resources?environment=sandbox&skip=98000&limit=100",
 				"list 1000 deep": "/resources?skip=99000&limit=1000", "list of a type": "/resources?type=database&skip=9000", "list of a type and environment": "/resources?environment=sandbox&type=api&skip=88000&limit=100",
@@ -100,7 +100,7 @@ func BenchmarkResources(b *testing.B) {
 			call := took()
 			decides(1, "PERMIT")
 			decided := took()
-			apptest.Answers(b, caller, "/svc1/x", 200, 30*time.Second)
+			apptest.WaitForStatus(b, caller, "/svc1/x", 200, 30*time.Second)
 			enforced := took()
 			b.Run("bulk classification of all that a bouncer has", func(b *testing.B) { // there is but one
 				for b.Loop() {
@@ -136,7 +136,7 @@ func BenchmarkResources(b *testing.B) {
 				median(b, func() {
 					n++
 					a.Do(b, "PUT", "/resources/2/enrich", body{"resource_kind": kinds[n%2]}).Want(200)
-					apptest.Answers(b, caller, "/svc2/x", []int{200, 403}[n%2], 30*time.Second)
+					apptest.WaitForStatus(b, caller, "/svc2/x", []int{200, 403}[n%2], 30*time.Second)
 				})
 			})
 		})

@@ -461,7 +461,7 @@ func TestSimulationExport(t *testing.T) {
 		if h := d.a.Do(t, "GET", "/pis/test-history", nil).Want(200); bytes.Contains(h.Body, []byte("hunter2")) {
 			t.Errorf("the history has the password: %s", h.Body)
 		}
-		kept := s.Kept(t)
+		kept := s.StoredText(t)
 		if i := strings.Index(strings.ReplaceAll(kept, "input.user.password == \\\"hunter2hunter2\\\"", ""), "no to hunter2"); i >= 0 {
 			t.Errorf("the store has what the control said of the password")
 		}

@@ -31,7 +31,7 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 	shut := resource("safe", "package safe\n\nallow if data.grants[input.user.id]\n")
 	apptest.Enforce(t, s.Admin, "sandbox")
 	stock := apptest.StartOPA(t, s, body{"name": "opa", "environment": "sandbox", "resource_ids": []int64{open, shut}})
-	stock.Decides(t, 3*time.Minute, "ada", "DENY")
+	stock.WaitForDecision(t, 3*time.Minute, "ada", "DENY")
 	key := s.Key(t, s.Admin, "sandbox", "decisions:read")
 	app, _ := apptest.Application(t)
 	grpcAddr := freeport.Addr(t)
@@ -60,8 +60,8 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 			"ext_authz":    refusedByEnvoy(t, envoy, "/"+name)["request_access"],
 		}
 	}
-	apptest.Answers(t, b.As("ada", ""), "/vault", 403, 20*time.Second)
-	apptest.Answers(t, b.As("ada", ""), "/safe", 403, 20*time.Second)
+	apptest.WaitForStatus(t, b.As("ada", ""), "/vault", 403, 20*time.Second)
+	apptest.WaitForStatus(t, b.As("ada", ""), "/safe", 403, 20*time.Second)
 	want := fmt.Sprintf(`{"action":{"name":"read"},"resource":{"id":"%d"},"subject":{"id":"ada"}}`, open)
 	for how, hint := range hints("vault", open) {
 		if got, err := json.Marshal(hint); err != nil || string(got) != want {
@@ -81,7 +81,7 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 	}
 	id := root(key).Do(t, "POST", requests+"?environment=sandbox", hint).Want(201).ID()
 	root(s.Admin).Do(t, "POST", fmt.Sprintf("%s/%d/approve", requests, id), body{"duration_seconds": 3600}).Want(200)
-	apptest.Answers(t, b.As("ada", ""), "/vault", 200, 20*time.Second)
+	apptest.WaitForStatus(t, b.As("ada", ""), "/vault", 200, 20*time.Second)
 	granted := key.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "ada"}, "action": body{"name": "read"}, "resource": body{"id": open}})
 	if granted.Want(200).Get("request_access") != nil || granted.Get("decision") != "PERMIT" {
 		t.Errorf("what is granted can be requested: %s", granted.Body)

@@ -74,33 +74,33 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 		})
 	}
 
-	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+file)
+	b.StartDetached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+file)
 	through := &apptest.Client{Base: b.URL}
-	apptest.Answers(t, through, "/x", 403, 10*time.Second)
+	apptest.WaitForStatus(t, through, "/x", 403, 10*time.Second)
 	is("signed", true, false, true)
 
 	// The control opens, in a bundle that nobody signed.
 	a.Do(t, "PUT", at, plain).Want(200)
 	a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": opened}).Want(200)
 	bouncerIs(t, a, b.ID, "degraded", "")
-	apptest.Says(t, b.Process, "the bundle's signature is not valid", 10*time.Second)
+	apptest.WaitForOutput(t, b.Process, "the bundle's signature is not valid", 10*time.Second)
 	is("unsigned", true, true, false)
-	apptest.Answers(t, through, "/x", 403, time.Second)
+	apptest.WaitForStatus(t, through, "/x", 403, time.Second)
 	a.Do(t, "PUT", at, signed).Want(200)
-	apptest.Answers(t, through, "/x", 200, 10*time.Second)
+	apptest.WaitForStatus(t, through, "/x", 200, 10*time.Second)
 	is("signed again", true, false, true)
 	bouncerIs(t, a, b.ID, "connected", "")
 	b.Process.Stop()
 
 	// Restarted with another key it takes neither the disk's nor the server's.
-	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+strings.ReplaceAll(anotherKey(t), "\n", `\n`))
+	b.StartDetached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+strings.ReplaceAll(anotherKey(t), "\n", `\n`))
 	if got := (&apptest.Client{Base: b.URL}).Do(t, "GET", "/x", nil); got.Status != 503 || !strings.Contains(string(got.Body), "no_bundle") {
 		t.Errorf("with another key: %d %s", got.Status, got.Body)
 	}
 	is("another key", false, true, false)
 	b.Process.Stop()
-	b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+key)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/x", 200, 10*time.Second)
+	b.StartDetached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_VERIFY_KEY="+key)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/x", 200, 10*time.Second)
 	is("the right key", true, false, true)
 
 	for _, bad := range []string{"no such file", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", app.Addr} {

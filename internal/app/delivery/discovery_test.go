@@ -81,7 +81,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("the bouncer: %s", v.Body)
 		}
 		policy := apptest.Activate(t, a, "models", "sandbox", closed, body{"resource_id": id})
-		apptest.Answers(t, through("api.openai.com"), "/v1/models", 403, 10*time.Second)
+		apptest.WaitForStatus(t, through("api.openai.com"), "/v1/models", 403, 10*time.Second)
 		through("other.example").Do(t, "GET", "/v1/models", nil).Want(200)
 		// In the list by its discovery alone, it can be deleted with its control gone.
 		a.Do(t, "DELETE", fmt.Sprint("/resources/", id), nil).Want(409)
@@ -121,7 +121,7 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 		apptest.Activate(t, a, "nobody", "sandbox", closed, body{"resource_id": guarded})
 		b := s.Bouncer(t, a, body{"name": "shop", "environment": "sandbox", "resource_ids": []int64{guarded}}, app.Addr)
 		shop := (&apptest.Client{Base: b.URL}).With("Host", "shop.example")
-		apptest.Answers(t, shop, "/secret/1", 403, 10*time.Second)
+		apptest.WaitForStatus(t, shop, "/secret/1", 403, 10*time.Second)
 		shop.Do(t, "GET", "/other", nil).Want(200)
 		var found body
 		apptest.Eventually(t, 30*time.Second, func() error {
@@ -132,9 +132,9 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 		})
 		// A control of the new resource shows that the bouncer knows of it, and stands for all its paths.
 		policy := apptest.Activate(t, a, "shop", "sandbox", opened, body{"resource_id": int64(found["id"].(float64))})
-		apptest.Answers(t, shop, "/secret/1", 200, 10*time.Second)
+		apptest.WaitForStatus(t, shop, "/secret/1", 200, 10*time.Second)
 		a.Do(t, "DELETE", fmt.Sprint("/policies/", policy), nil).Want(200, 204)
-		apptest.Answers(t, shop, "/secret/1", 403, 10*time.Second)
+		apptest.WaitForStatus(t, shop, "/secret/1", 403, 10*time.Second)
 		asked := body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/secret/1", "host": "shop.example"}, "action": body{"method": "GET"}}
 		if v := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", asked).Want(200); v.Get("policy_name") != "nobody" {
 			t.Errorf("the API decides %s", v.Body)

@@ -38,7 +38,7 @@ func TestFloods(t *testing.T) {
 	apptest.Enforce(t, a, "sandbox")
 	apptest.Activate(t, a, "doors", "sandbox", "package doors\n\nallow if input.resource.path == \"/open\"\n", nil)
 	b := s.Bouncer(t, a, body{"name": "door", "environment": "sandbox"}, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	send := func(method, url, bearer, text string, want int) {
 		r, err := http.NewRequest(method, url, strings.NewReader(text))

@@ -55,8 +55,8 @@ func TestOPASigning(t *testing.T) {
 		}
 		return head + "    key: |\n      " + strings.ReplaceAll(strings.TrimSpace(anotherKey(t)), "\n", "\n      ") + "\n"
 	})
-	o.Decides(t, 20*time.Second, "alice", "PERMIT")
-	o.Decides(t, time.Second, "bob", "DENY")
+	o.WaitForDecision(t, 20*time.Second, "alice", "PERMIT")
+	o.WaitForDecision(t, time.Second, "bob", "DENY")
 	bouncerIs(t, a, right.ID, "connected", "")
 	bouncerIs(t, a, wrong.ID, "degraded", "it refuses its configuration")
 	if r := foreign.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": body{}}).Want(200); r.Get("result") != nil {

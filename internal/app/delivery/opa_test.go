@@ -20,8 +20,8 @@ func TestStockOPA(t *testing.T) {
 		a := s.Admin
 		policy := a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": only("alice"), "environment": "production", "status": "active"}).Want(201).ID()
 		o := apptest.StartOPA(t, s, body{"name": "opa", "environment": "production"})
-		t.Logf("from nothing to a decision: %s", o.Decides(t, 20*time.Second, "alice", "PERMIT").Round(time.Millisecond))
-		o.Decides(t, time.Second, "bob", "DENY")
+		t.Logf("from nothing to a decision: %s", o.WaitForDecision(t, 20*time.Second, "alice", "PERMIT").Round(time.Millisecond))
+		o.WaitForDecision(t, time.Second, "bob", "DENY")
 		row := func() map[string]any {
 			list, _ := a.Do(t, "GET", "/deployments/revisions/production", nil).Want(200).Get("bouncers").([]any)
 			for _, b := range list {
@@ -43,10 +43,10 @@ func TestStockOPA(t *testing.T) {
 		}
 		runs(1)
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": only("bob")}).Want(200)
-		t.Logf("from a change to the next decision: %s", o.Decides(t, 5*time.Second, "bob", "PERMIT").Round(time.Millisecond))
+		t.Logf("from a change to the next decision: %s", o.WaitForDecision(t, 5*time.Second, "bob", "PERMIT").Round(time.Millisecond))
 		runs(2)
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": only("alice")}).Want(200)
-		t.Logf("from a rollback to the next decision: %s", o.Decides(t, 5*time.Second, "alice", "PERMIT").Round(time.Millisecond))
+		t.Logf("from a rollback to the next decision: %s", o.WaitForDecision(t, 5*time.Second, "alice", "PERMIT").Round(time.Millisecond))
 		runs(3)
 		// What OPA decided is in our log, once each, and a kill -9 in between loses none.
 		ids := map[string]bool{}
@@ -98,7 +98,7 @@ func TestStockOPA(t *testing.T) {
 			}
 			return nil
 		})
-		o.Decides(t, time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, time.Second, "alice", "PERMIT")
 	})
 }
 
@@ -111,6 +111,6 @@ func TestStockOPASigned(t *testing.T) {
 		a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": only("alice"), "environment": "production", "status": "active"}).Want(201)
 		members := body{"name": "opa", "environment": "production", "configuration": body{"signing": "signed"}}
 		o := apptest.StartOPA(t, s, members)
-		o.Decides(t, 20*time.Second, "alice", "PERMIT")
+		o.WaitForDecision(t, 20*time.Second, "alice", "PERMIT")
 	})
 }

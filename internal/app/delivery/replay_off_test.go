@@ -126,8 +126,8 @@ func TestReplayOffReachesBouncers(t *testing.T) {
 	apptest.Activate(t, a, "opened", "sandbox", opened, nil)
 	b := s.Register(t, a, body{"name": "edge", "environment": "sandbox", "resource_ids": []int64{basic, detailed}}, app.Addr)
 	launch := func() {
-		b.Detached(t, tap.URL, app.Addr)
-		apptest.Answers(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
+		b.StartDetached(t, tap.URL, app.Addr)
+		apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
 	}
 	launch()
 	set := func(v any) {

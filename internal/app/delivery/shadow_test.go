@@ -163,7 +163,7 @@ func TestEnforcementSwitch(t *testing.T) {
 	state := func(want map[string]int) {
 		t.Helper()
 		for name, status := range want {
-			apptest.Answers(t, &apptest.Client{Base: bouncers[name].URL}, "/x", status, 2*time.Second)
+			apptest.WaitForStatus(t, &apptest.Client{Base: bouncers[name].URL}, "/x", status, 2*time.Second)
 		}
 		for name, status := range want { // and stays so
 			if got := (&apptest.Client{Base: bouncers[name].URL}).Do(t, "GET", "/x", nil).Status; got != status {

@@ -55,7 +55,7 @@ func TestStreams(t *testing.T) {
 	apptest.Enforce(t, s.Admin, "sandbox")
 	apptest.Activate(t, s.Admin, "not below closed", "sandbox", "package p\n\nallow if not startswith(input.resource.path, \"/closed\")\n", nil)
 	b := s.Bouncer(t, s.Admin, body{"name": "streams", "environment": "sandbox"}, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/closed/events", 403, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/closed/events", 403, 5*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 

@@ -136,7 +136,7 @@ func TestDataSourceInRepository(t *testing.T) {
 			sync(1, true)
 			decides("bob", "PERMIT")
 			decides("ada", "DENY")
-			if kept := s.Log.String() + s.Kept(t); strings.Contains(kept, "secret-of-the-reader") || strings.Contains(kept, base64.StdEncoding.EncodeToString([]byte("reader:secret-of-the-reader"))) {
+			if kept := s.Log.String() + s.StoredText(t); strings.Contains(kept, "secret-of-the-reader") || strings.Contains(kept, base64.StdEncoding.EncodeToString([]byte("reader:secret-of-the-reader"))) {
 				t.Error("the credential is stored or logged in clear")
 			}
 		})

@@ -44,11 +44,11 @@ func newGitHost(t *testing.T) *gitHost {
 	t.Helper()
 	path, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
-		apptest.Missing(t, "git is not installed")
+		apptest.SkipMissing(t, "git is not installed")
 	}
 	backend := filepath.Join(strings.TrimSpace(string(path)), "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
-		apptest.Missing(t, "git http-backend is not installed")
+		apptest.SkipMissing(t, "git http-backend is not installed")
 	}
 	root := t.TempDir()
 	g := &gitHost{t: t, root: root, work: t.TempDir()}
@@ -280,7 +280,7 @@ func TestDeploymentInProgress(t *testing.T) {
 		id = page.Deployments[0].ID
 		return nil
 	})
-	k, status := apptest.DialEditor(t, s, s.Admin, apptest.OwnID(t, s.Admin), nil)
+	k, status := apptest.DialEditor(t, s, s.Admin, apptest.AccountID(t, s.Admin), nil)
 	if k == nil {
 		t.Fatalf("socket: %d", status)
 	}

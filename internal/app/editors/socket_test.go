@@ -17,7 +17,7 @@ import (
 
 func TestEditorSocket(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	me := apptest.OwnID(t, s.Admin)
+	me := apptest.AccountID(t, s.Admin)
 	for name, c := range map[string]struct {
 		client *apptest.Client
 		user   string
@@ -59,7 +59,7 @@ func TestEditorSocket(t *testing.T) {
 	if err := k.Send(`{"type":"validate","data":{"policy_content":"` + strings.Repeat("x", 2<<20) + `"}}`); err != nil && !errors.Is(err, context.Canceled) {
 		t.Log(err) // the server may have closed before all was written
 	}
-	if code := k.ClosedWith(); code != websocket.StatusMessageTooBig {
+	if code := k.CloseCode(); code != websocket.StatusMessageTooBig {
 		t.Errorf("2 MiB: closed with %d", code)
 	}
 	if k, _ = apptest.DialEditor(t, s, s.Admin, me, nil); k == nil {
@@ -70,7 +70,7 @@ func TestEditorSocket(t *testing.T) {
 			break
 		}
 	}
-	if code := k.ClosedWith(); code != websocket.StatusPolicyViolation {
+	if code := k.CloseCode(); code != websocket.StatusPolicyViolation {
 		t.Errorf("1000 messages at once: closed with %d", code)
 	}
 	var open []*apptest.EditorSocket

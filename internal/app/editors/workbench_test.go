@@ -30,7 +30,7 @@ func TestWorkbench(t *testing.T) {
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)
 	a := s.Admin
-	apptest.Recorded(t, a, "production", 10_000, 12)
+	apptest.RecordDecisions(t, a, "production", 10_000, 12)
 	a.Do(t, "POST", "/resources", body{"name": "invoices", "type": "api", "path": "/invoices/**", "environment": "sandbox"}).Want(201)
 	hooked := hook(t, s, a, body{"name": "controls", "url": g.url, "secret": hookSecret, "branch": "main"})
 	g.commit(map[string]string{"README.md": "Our controls.\n"})

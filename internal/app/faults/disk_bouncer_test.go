@@ -45,7 +45,7 @@ func TestBouncerDiskFull(t *testing.T) {
 			if status, part := ready(); status != 200 || part.Audit.Posture != posture || !part.Audit.Writable || part.Audit.Trouble != "" {
 				t.Fatalf("with room: %d %+v", status, part)
 			}
-			free := apptest.Stuff(t, dir)
+			free := apptest.FillDisk(t, dir)
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if status, part := ready(); status != 200 || !strings.Contains(part.Audit.Trouble, "uses the reserve") {
 					return fmt.Errorf("the reserve in use: %d %+v", status, part)
@@ -58,7 +58,7 @@ func TestBouncerDiskFull(t *testing.T) {
 				}
 			}
 			apptest.Eventually(t, 30*time.Second, func() error {
-				apptest.Stuff(t, dir)
+				apptest.FillDisk(t, dir)
 				got := ask()
 				if _, part := ready(); part.Audit.Writable || part.Audit.Refused == 0 || (posture == "required") != (got == 503) {
 					return fmt.Errorf("the reserve used up: %d %+v", got, part)
@@ -117,7 +117,7 @@ func TestBouncerDiskFull(t *testing.T) {
 				return nil
 			})
 			// With the server there, a full disk is an alert until it has room again.
-			free = apptest.Stuff(t, dir)
+			free = apptest.FillDisk(t, dir)
 			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); strings.Count(alerts, "bouncer_trouble") != 1 || !strings.Contains(alerts, "disk") {
 					return errors.New("alerts: " + alerts)

@@ -94,7 +94,7 @@ func TestDiskFull(t *testing.T) {
 			if status, overall, audit := vitals(t, s); status != 200 || overall != "healthy" || audit.Status != "up" || audit.Reserve != 8<<20 {
 				t.Fatalf("with room: %d %s %+v", status, overall, audit)
 			}
-			free := apptest.Stuff(t, c.dir)
+			free := apptest.FillDisk(t, c.dir)
 			until(t, s, "the reserve in use", func(_ int, overall string, a auditPart) bool {
 				return overall == "degraded" && a.Reserve < 8<<20 && a.Status == "degraded" && !a.Refusing
 			})

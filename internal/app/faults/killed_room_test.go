@@ -60,7 +60,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	}
 	apptest.Eventually(t, 60*time.Second, func() error {
 		if why == "disk" {
-			free = apptest.Stuff(t, b.Dir)
+			free = apptest.FillDisk(t, b.Dir)
 			ask()
 		} else {
 			var many sync.WaitGroup
@@ -85,7 +85,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 		b.Kill()
 		b.Start()
 		if why == "disk" {
-			apptest.Stuff(t, b.Dir)
+			apptest.FillDisk(t, b.Dir)
 		}
 		for range 7 {
 			ask()
@@ -95,7 +95,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	free()
 	s.Start()
 	b.Start()
-	apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
+	apptest.WaitForStatus(t, c, "/_bouncer/ready", 200, 10*time.Second)
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := ask(); got != 200 {
 			return fmt.Errorf("with room again: %d", got)

@@ -30,7 +30,7 @@ func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.BouncerP
 		full[k] = v
 	}
 	b = s.Bouncer(t, s.Admin, full, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/closed", 403, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/closed", 403, 5*time.Second)
 	return b, app, policy
 }
 
@@ -63,7 +63,7 @@ func TestCutOff(t *testing.T) {
 	s.Start()
 	began := time.Now()
 	s.Admin.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": notBelow("/open")}).Want(200)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 403, 10*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/open", 403, 10*time.Second)
 	t.Logf("back in touch and up to date %s after the server", time.Since(began).Round(time.Millisecond))
 	decides(t, b, "/closed", "/open")
 	apptest.Eventually(t, 15*time.Second, func() error {
@@ -94,14 +94,14 @@ func TestMaxStale(t *testing.T) {
 		return nil
 	})
 	s.Kill()
-	res := apptest.Answers(t, c, "/open", 503, 10*time.Second)
+	res := apptest.WaitForStatus(t, c, "/open", 503, 10*time.Second)
 	if !strings.Contains(string(res.Body), "policy_stale") {
 		t.Errorf("a stale bouncer says %s", res.Body)
 	}
-	apptest.Answers(t, c, "/_bouncer/ready", 503, time.Second)
+	apptest.WaitForStatus(t, c, "/_bouncer/ready", 503, time.Second)
 	s.Start()
-	apptest.Answers(t, c, "/open", 200, 10*time.Second)
-	apptest.Answers(t, c, "/_bouncer/ready", 200, time.Second)
+	apptest.WaitForStatus(t, c, "/open", 200, 10*time.Second)
+	apptest.WaitForStatus(t, c, "/_bouncer/ready", 200, time.Second)
 }
 
 // TestFirstStart (F9): without a bundle and a server a bouncer refuses
@@ -116,8 +116,8 @@ func TestFirstStart(t *testing.T) {
 	strict := s.Register(t, s.Admin, body{"name": "strict", "environment": "sandbox"}, app.Addr)
 	lenient := s.Register(t, s.Admin, body{"name": "lenient", "environment": "sandbox"}, app.Addr)
 	s.Kill()
-	strict.Detached(t, s.URL, app.Addr)
-	lenient.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_INITIAL_MODE=shadow")
+	strict.StartDetached(t, s.URL, app.Addr)
+	lenient.StartDetached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_INITIAL_MODE=shadow")
 	c := &apptest.Client{Base: strict.URL}
 	for i := range 200 {
 		res := c.Do(t, "GET", fmt.Sprint("/open/", i), nil).Want(503)
@@ -139,7 +139,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	s.Start()
 	for _, b := range []*apptest.BouncerProcess{strict, lenient} {
-		apptest.Answers(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
+		apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
 		decides(t, b, "/open", "/closed")
 	}
 	apptest.Eventually(t, 15*time.Second, func() error {
@@ -189,7 +189,7 @@ func TestDiskCopy(t *testing.T) {
 				}
 				return nil
 			})
-			apptest.Answers(t, &apptest.Client{Base: b.URL}, "/closed", 403, 10*time.Second)
+			apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/closed", 403, 10*time.Second)
 			decides(t, b, "/open", "/closed")
 		})
 	}
@@ -199,7 +199,7 @@ func TestDiskCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := &apptest.BouncerProcess{ID: b.ID, Token: b.Token, Dir: b.Dir}
-	cut.Detached(t, s.URL, app.Addr)
+	cut.StartDetached(t, s.URL, app.Addr)
 	app.Take()
 	(&apptest.Client{Base: cut.URL}).Do(t, "GET", "/_bouncer/ready", nil).Want(503)
 	(&apptest.Client{Base: cut.URL}).Do(t, "GET", "/open", nil).Want(503)
@@ -303,7 +303,7 @@ func TestCredentialEnds(t *testing.T) {
 		Token string `json:"token"`
 	}
 	s.Admin.Do(t, "POST", at+"/rotate-token", body{}).Want(200, 201).Into(&issued)
-	apptest.Says(t, b.Process, "the control plane answered 401", 5*time.Second)
+	apptest.WaitForOutput(t, b.Process, "the control plane answered 401", 5*time.Second)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "degraded" {
 			return fmt.Errorf("the bouncer's status: %s", r.Body)
@@ -315,8 +315,8 @@ func TestCredentialEnds(t *testing.T) {
 	// With its new token, it is in touch again, and up to date.
 	b.Kill()
 	fresh := &apptest.BouncerProcess{ID: b.ID, Token: issued.Token, Dir: b.Dir}
-	fresh.Detached(t, s.URL, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: fresh.URL}, "/open", 403, 5*time.Second)
+	fresh.StartDetached(t, s.URL, app.Addr)
+	apptest.WaitForStatus(t, &apptest.Client{Base: fresh.URL}, "/open", 403, 5*time.Second)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "connected" {
 			return fmt.Errorf("the bouncer's status: %s", r.Body)
@@ -325,20 +325,20 @@ func TestCredentialEnds(t *testing.T) {
 	})
 	decides(t, fresh, "/closed", "/open")
 	s.Admin.Do(t, "DELETE", at, nil).Want(200)
-	apptest.Says(t, fresh.Process, "the control plane answered 401", 5*time.Second)
+	apptest.WaitForOutput(t, fresh.Process, "the control plane answered 401", 5*time.Second)
 	decides(t, fresh, "/closed", "/open")
 	// Registered anew, on the same disk: another bouncer, with what is its own.
 	again := s.Register(t, s.Admin, body{"name": "again", "environment": "sandbox"}, app.Addr)
 	fresh.Kill()
 	again.Dir = b.Dir
-	again.Detached(t, s.URL, app.Addr)
+	again.StartDetached(t, s.URL, app.Addr)
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", fmt.Sprint("/bouncers/", again.ID), nil).Want(200); r.Get("status") != "connected" {
 			return fmt.Errorf("the new bouncer's status: %s\n%s", r.Body, again.Log)
 		}
 		return nil
 	})
-	apptest.Answers(t, &apptest.Client{Base: again.URL}, "/open", 403, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: again.URL}, "/open", 403, 5*time.Second)
 	decides(t, again, "/closed", "/open")
 }
 
@@ -351,9 +351,9 @@ func TestSuspendedTenant(t *testing.T) {
 	inside.Admin = s.Admin.With("X-Tenant-ID", "t2")
 	b, _, policy := guarded(t, &inside, nil)
 	s.Admin.Do(t, "PUT", "/tenants/t2", body{"status": "suspended"}).Want(200)
-	apptest.Says(t, b.Process, "the control plane answered 40", 5*time.Second)
+	apptest.WaitForOutput(t, b.Process, "the control plane answered 40", 5*time.Second)
 	decides(t, b, "/open", "/closed")
 	s.Admin.Do(t, "PUT", "/tenants/t2", body{"status": "active"}).Want(200)
 	inside.Admin.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": notBelow("/open")}).Want(200)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 403, 10*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/open", 403, 10*time.Second)
 }

@@ -40,7 +40,7 @@ func (c *cramped) ask(t *testing.T) *apptest.Response {
 func (c *cramped) fill(t *testing.T) (free func()) {
 	t.Helper()
 	until(t, c.Server, "a full disk", func(int, string, auditPart) bool {
-		free = apptest.Stuff(t, c.dir)
+		free = apptest.FillDisk(t, c.dir)
 		status := c.ask(t).Status
 		_, _, audit := vitals(t, c.Server)
 		return audit.Status == "down" && (status == 503 || c.posture == "best_effort")
@@ -101,10 +101,10 @@ func alone(t *testing.T, posture, dir string, env ...string) (s *apptest.Server,
 	apptest.Activate(t, s.Admin, "not closed", "sandbox", notBelow("/closed"), nil)
 	b = s.Register(t, s.Admin, body{"name": "guard", "environment": "sandbox", "configuration": body{"audit": posture}}, app.Addr)
 	b.Dir = dir
-	b.Detached(t, s.URL, app.Addr, env...)
+	b.StartDetached(t, s.URL, app.Addr, env...)
 	c = &apptest.Client{Base: b.URL}
-	apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
-	apptest.Answers(t, c, "/closed", 403, 5*time.Second)
+	apptest.WaitForStatus(t, c, "/_bouncer/ready", 200, 10*time.Second)
+	apptest.WaitForStatus(t, c, "/closed", 403, 5*time.Second)
 	s.Kill()
 	return s, b, c
 }

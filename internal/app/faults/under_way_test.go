@@ -110,7 +110,7 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 		}
 	}
 	proxy.resume()
-	apptest.Answers(t, s.Anonymous(), "/health/ready", 200, 60*time.Second)
+	apptest.WaitForStatus(t, s.Anonymous(), "/health/ready", 200, 60*time.Second)
 	for _, call := range calls {
 		apptest.Eventually(t, 60*time.Second, func() error {
 			if res := s.Admin.Do(t, call.method, call.path, payload(call.body, 999_999_999)); res.Status >= 300 {

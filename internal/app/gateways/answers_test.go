@@ -60,7 +60,7 @@ func TestGatewayAnswers(t *testing.T) {
 	a.Do(t, "PUT", "/environments/sandbox/enforcement", body{"mode": "enforce"}).Want(200)
 	apptest.Activate(t, a, "all", "sandbox", "package all\n\nallow if input.resource.path != \"/denied\"\n", nil)
 	b := s.Bouncer(t, a, body{"name": "gateway", "environment": "sandbox"}, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
 	for name, start := range gateways {
 		t.Run(name, func(t *testing.T) { checkAnswers(t, name, start(t, strings.TrimPrefix(b.URL, "http://"), app.Addr)) })
 	}

@@ -37,7 +37,7 @@ func TestCredentials(t *testing.T) {
 		return seen[0].Header
 	}
 	withToken := through.With("Authorization", "Bearer "+token)
-	apptest.Answers(t, withToken, "/v1/models", 200, 5*time.Second)
+	apptest.WaitForStatus(t, withToken, "/v1/models", 200, 5*time.Second)
 
 	// Without credentials: the token stays here.
 	if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "" || h.Get("X-Auth-Request-User") != "ann" {
@@ -142,7 +142,7 @@ func TestTokenHeader(t *testing.T) {
 	identity["token_header"] = "X-User-Token"
 	b := s.Bouncer(t, a, body{"name": "edge", "environment": "sandbox", "configuration": body{"identity": identity}}, app.Addr)
 	c := (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer sk-live-1")
-	apptest.Answers(t, c, "/v1/models", 401, 5*time.Second)
+	apptest.WaitForStatus(t, c, "/v1/models", 401, 5*time.Second)
 	token := is.Token(t, "ann", "admin")
 	for _, spelled := range []string{token, "Bearer " + token} {
 		app.Take()
@@ -158,7 +158,7 @@ func TestTokenHeader(t *testing.T) {
 	pass["pass_token"] = true
 	a.Do(t, "PUT", fmt.Sprint("/bouncers/", b.ID), body{"configuration": body{"identity": pass}}).Want(200)
 	bearer := (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+token)
-	apptest.Answers(t, bearer, "/v1/models", 200, 10*time.Second)
+	apptest.WaitForStatus(t, bearer, "/v1/models", 200, 10*time.Second)
 	if seen := app.Take(); seen[len(seen)-1].Header.Get("Authorization") != "Bearer "+token {
 		t.Errorf("the token does not pass: %v", seen[len(seen)-1].Header)
 	}

@@ -152,7 +152,7 @@ reason := "administrators only" if not allow
 
 	second := freeport.Addr(t)
 	twin := &apptest.BouncerProcess{ID: b.ID, Token: b.Token}
-	twin.Detached(t, s.URL, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+second)
+	twin.StartDetached(t, s.URL, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+second)
 	first := envoy
 	envoy = asEnvoy(t, second)
 	apptest.Eventually(t, 10*time.Second, func() error {

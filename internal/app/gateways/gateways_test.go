@@ -57,7 +57,7 @@ func nginx(t *testing.T, bouncer, app string) (url string) {
 		bin = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(bin); err != nil {
-		apptest.Missing(t, "nginx is not installed")
+		apptest.SkipMissing(t, "nginx is not installed")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
 	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(page(t, "nginx.md", "nginx"))
@@ -80,7 +80,7 @@ func caddy(t *testing.T, bouncer, app string) (url string) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bin); err != nil {
-		apptest.Missing(t, "there is no bin/caddy; make bin/caddy builds it")
+		apptest.SkipMissing(t, "there is no bin/caddy; make bin/caddy builds it")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
 	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(page(t, "caddy.md", "caddyfile"))
@@ -104,7 +104,7 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bin); err != nil {
-		apptest.Missing(t, "there is no bin/traefik; make bin/traefik builds it")
+		apptest.SkipMissing(t, "there is no bin/traefik; make bin/traefik builds it")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
 	shown := blocks(t, "traefik.md", "yaml")
@@ -148,7 +148,7 @@ allow if "admin" in input.user.roles
 mask contains "ssn" if startswith(input.resource.path, "/masked")
 `, nil)
 	b := s.Bouncer(t, a, body{"name": "gateway", "environment": "sandbox", "configuration": body{"identity": is.Identity()}}, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/admin", 401, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/admin", 401, 5*time.Second)
 	bouncer := strings.TrimPrefix(b.URL, "http://")
 	admin, staff := is.Token(t, "ann", "admin"), is.Token(t, "ben", "staff")
 	forged := map[string]string{

@@ -44,7 +44,7 @@ func TestGatewayHeaders(t *testing.T) {
 	a.Do(t, "PUT", "/environments/sandbox/enforcement", body{"mode": "enforce"}).Want(200)
 	apptest.Activate(t, a, "all", "sandbox", "package all\n\nallow := true\n", nil)
 	b := s.Bouncer(t, a, body{"name": "gateway", "environment": "sandbox"}, app.Addr)
-	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
+	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
 
 	reserved := header.Reserved()
 	// nginx removes what is listed alone; who can remove whole families does.

@@ -29,7 +29,7 @@ func balanced(t *testing.T, replicas ...string) (url, file string) {
 		bin = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(bin); err != nil {
-		apptest.Missing(t, "nginx is not installed")
+		apptest.SkipMissing(t, "nginx is not installed")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
 	var temp, servers strings.Builder

@@ -21,7 +21,7 @@ func TestReplayGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := apptest.StartServer(t, dbtest.SQLite)
-	resource, policy := apptest.Recorded(t, s.Admin, "production", 300, 12)
+	resource, policy := apptest.RecordDecisions(t, s.Admin, "production", 300, 12)
 	key := s.Key(t, s.Admin, "production", "policies:write", "audit:read").APIKey
 	dir := t.TempDir()
 	env := fmt.Sprintf("set -eu\nexport API=%s/api/v1 TENANT=default TOKEN=%s RESOURCE=%d POLICY=%d GATEHOUSE_URL=%s GATEHOUSE_API_KEY=%s\n", s.URL, s.Admin.Bearer, resource, policy, s.URL, key)

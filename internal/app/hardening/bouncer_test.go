@@ -66,7 +66,7 @@ func bouncerElsewhere(t *testing.T, r *rig) {
 	r.do(t, &apptest.Client{Base: c.Base, Bearer: c.Bearer[:len(c.Bearer)-1]}, "GET", "/bridge/self", 401, nil)
 	r.do(t, r.alpha.key, "GET", bundle(own), 403, nil)
 	r.do(t, r.alpha.admin, "POST", "/bridge/logs", 403, []byte("[]"))
-	if strings.Contains(r.s.Kept(t), c.Bearer) || strings.Contains(r.s.Log.String(), c.Bearer) {
+	if strings.Contains(r.s.StoredText(t), c.Bearer) || strings.Contains(r.s.Log.String(), c.Bearer) {
 		t.Error("a bouncer's token is kept in clear")
 	}
 	// What a bouncer reports is its own, whatever it says of itself.

@@ -291,7 +291,7 @@ func nearlyKeys(t *testing.T, r *rig) {
 		t.Errorf("a key with a NUL: %s", raw)
 	}
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
-	if text := r.s.Kept(t); strings.Contains(text, key) || strings.Contains(text, apptest.Password) || strings.Contains(text, r.alpha.admin.Bearer) {
+	if text := r.s.StoredText(t); strings.Contains(text, key) || strings.Contains(text, apptest.Password) || strings.Contains(text, r.alpha.admin.Bearer) {
 		t.Error("a key, a password or a token is kept in clear")
 	}
 	if log := r.s.Log.String(); strings.Contains(log, key) || strings.Contains(log, apptest.Password) || strings.Contains(log, r.alpha.admin.Bearer) {

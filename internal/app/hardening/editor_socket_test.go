@@ -42,8 +42,8 @@ func TestEditorSocketEnds(t *testing.T) {
 			change()
 			limit := 1500 * time.Millisecond // one second, and a busy machine
 			for i := range servers {
-				speaks[i].Ended(what+", speaking", limit, false)
-				silent[i].Ended(what+", silent", limit, true)
+				speaks[i].CheckEnd(what+", speaking", limit, false)
+				silent[i].CheckEnd(what+", silent", limit, true)
 				limit = 5500 * time.Millisecond
 			}
 		}
@@ -76,7 +76,7 @@ func TestEditorSocketEnds(t *testing.T) {
 // not wait for those that do not listen.
 func TestEditorSocketShutdown(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
-	me := apptest.OwnID(t, s.Admin)
+	me := apptest.AccountID(t, s.Admin)
 	good, _ := apptest.DialEditor(t, s, s.Admin, me, nil)
 	if good == nil {
 		t.Fatal("no socket")
@@ -87,7 +87,7 @@ func TestEditorSocketShutdown(t *testing.T) {
 	deaf := rawSocket(t, s, s.Admin, me) // does not read, and never agrees to the end
 	began := time.Now()
 	s.Interrupt()
-	if code := good.ClosedWith(); code != websocket.StatusGoingAway {
+	if code := good.CloseCode(); code != websocket.StatusGoingAway {
 		t.Errorf("the end of the server: closed with %d", code)
 	}
 	if code := s.Wait(10 * time.Second); code != 0 || time.Since(began) > 8*time.Second {

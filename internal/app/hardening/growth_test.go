@@ -141,7 +141,7 @@ func growingEvaluations(t *testing.T, r *rig) {
 			}
 		}
 	}
-	r.s.Grew(t, before, growthLimit)
+	r.s.CheckGrowth(t, before, growthLimit)
 	close(stop)
 	if n := <-served; n == 0 {
 		t.Error("the other tenant had no decision meanwhile")
@@ -205,7 +205,7 @@ func growingSources(t *testing.T, r *rig) {
 			}
 		}
 	}
-	r.s.Grew(t, before, growthLimit)
+	r.s.CheckGrowth(t, before, growthLimit)
 }
 
 // growingOnABouncer: what a caller sends makes no bouncer work without end.

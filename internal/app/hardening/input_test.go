@@ -99,7 +99,7 @@ func badJSON(t *testing.T, r *rig) {
 			}
 		}
 	})
-	r.s.Grew(t, before, 128<<20)
+	r.s.CheckGrowth(t, before, 128<<20)
 	key := r.alpha.key
 	for _, c := range []struct {
 		method, path, text string
@@ -178,7 +178,7 @@ func bigBodies(t *testing.T, r *rig) {
 	}
 	all.Wait()
 	// A hundred bodies of 10 MiB would be a GiB; they take turns.
-	r.s.Grew(t, before, 200<<20)
+	r.s.CheckGrowth(t, before, 200<<20)
 	r.do(t, r.alpha.key, "GET", "/policies", 200, nil)
 }
 
@@ -263,7 +263,7 @@ func compressedBodies(t *testing.T, r *rig) {
 			t.Errorf("a bomb for %s: %d %s", path, res.Status, res.Body)
 		}
 	}
-	r.s.Grew(t, before, 256<<20)
+	r.s.CheckGrowth(t, before, 256<<20)
 	c.Do(t, "GET", "/bridge/self", nil).Want(200)
 }
 

@@ -104,8 +104,8 @@ func shared(t testing.TB) string {
 	return dir
 }
 
-// exclusively runs f while it holds the file lock of a name, which all test processes share.
-func exclusively(t testing.TB, name string, f func()) {
+// withFileLock runs f while it holds the file lock of a name, which all test processes share.
+func withFileLock(t testing.TB, name string, f func()) {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(shared(t), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -158,7 +158,7 @@ func sqliteCopy(t testing.TB) string {
 	t.Helper()
 	template := filepath.Join(shared(t), "sqlite-"+digest(t))
 	if _, err := os.Stat(template); err != nil {
-		exclusively(t, "sqlite", func() {
+		withFileLock(t, "sqlite", func() {
 			if _, err := os.Stat(template); err == nil {
 				return
 			}

@@ -10,13 +10,13 @@ import (
 // Patience is how long Patiently retries.
 const Patience = 30 * time.Second
 
-// Patiently retries fn, like a client does, while it returns fault.Unavailable: a busy store returns
+// RetryUnavailable retries fn, like a client does, while it returns fault.Unavailable: a busy store returns
 // that error before it has changed anything. After Patience, it returns an error.
-func Patiently(fn func() error) error {
-	return patiently(Patience, fn)
+func RetryUnavailable(fn func() error) error {
+	return retryUnavailable(Patience, fn)
 }
 
-func patiently(limit time.Duration, fn func() error) error {
+func retryUnavailable(limit time.Duration, fn func() error) error {
 	began := time.Now()
 	for n := 1; ; n++ {
 		err := fn()

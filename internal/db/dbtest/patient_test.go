@@ -13,7 +13,7 @@ func TestPatiently(t *testing.T) {
 	busy, other := fault.New(fault.Unavailable, "store_unavailable", "busy"), errors.New("other")
 	for _, want := range []error{nil, other} {
 		n := 0
-		got := Patiently(func() error {
+		got := RetryUnavailable(func() error {
 			if n++; n < 4 {
 				return busy
 			}
@@ -23,7 +23,7 @@ func TestPatiently(t *testing.T) {
 			t.Errorf("%v after %d calls, want %v after 4", got, n, want)
 		}
 	}
-	err := patiently(time.Millisecond, func() error { return busy })
+	err := retryUnavailable(time.Millisecond, func() error { return busy })
 	if err == nil || !strings.Contains(err.Error(), "times in 1ms") || !errors.Is(err, busy) {
 		t.Errorf("a store that stays busy: %v", err)
 	}

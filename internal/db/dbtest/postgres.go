@@ -35,7 +35,7 @@ func postgresCopy(t testing.TB) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	template := "gh_tmpl_" + digest(t)
-	exclusively(t, "template", func() { makeTemplate(ctx, t, admin, template) })
+	withFileLock(t, "template", func() { makeTemplate(ctx, t, admin, template) })
 	random := make([]byte, 6)
 	_, _ = rand.Read(random) // never fails
 	name := fmt.Sprintf("gh_test_%d_%s", time.Now().Unix(), hex.EncodeToString(random))
@@ -123,7 +123,7 @@ func Server(t testing.TB) string {
 	}
 	var address string
 	var err error
-	exclusively(t, "postgres", func() { address, err = sharedServer(t) })
+	withFileLock(t, "postgres", func() { address, err = sharedServer(t) })
 	if err == nil {
 		return address
 	}

@@ -278,7 +278,7 @@ func Release(ctx context.Context, d *db.DB, token int64) error {
 		return err
 	}
 	for _, name := range left {
-		if ours(name) {
+		if isOwnTable(name) {
 			continue
 		}
 		err := retryUnavailable(ctx, func() error {

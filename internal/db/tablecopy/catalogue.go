@@ -67,8 +67,8 @@ var kinds = map[string]kind{
 	"bigint": integer, "boolean": boolean, "text": text, "double precision": real, "bytea": blob,
 }
 
-// ours reports whether a table is not copied, because it belongs to the migrations or to a copy.
-func ours(name string) bool {
+// isOwnTable reports whether a table is not copied, because it belongs to the migrations or to a copy.
+func isOwnTable(name string) bool {
 	return strings.HasPrefix(name, "goose_") || strings.HasPrefix(name, "gh_move_")
 }
 
@@ -85,7 +85,7 @@ func catalogue(ctx context.Context, d *db.DB) ([]table, error) {
 	var out []table
 	places := []int{}
 	for i, r := range rows {
-		if ours(r.Table) {
+		if isOwnTable(r.Table) {
 			continue
 		}
 		if len(out) == 0 || out[len(out)-1].name != r.Table {

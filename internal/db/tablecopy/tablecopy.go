@@ -380,7 +380,7 @@ func Discard(ctx context.Context, d *db.DB, token int64) error {
 			}
 		}
 		for _, name := range tables {
-			if ours(name) {
+			if isOwnTable(name) {
 				continue
 			}
 			rows, err := db.One[int64](ctx, tx, `SELECT count(*) FROM (SELECT 1 AS one FROM `+quote(name)+` LIMIT 1) AS t`)
@@ -399,9 +399,9 @@ func Discard(ctx context.Context, d *db.DB, token int64) error {
 // client takes the new content for an old revision.
 const revisionJump = 1_000_000
 
-// Only copies the named tables and the positions of the ids, and nothing else. Call it after Pause,
+// CopyTables copies the named tables and the positions of the ids, and nothing else. Call it after Pause,
 // instead of Finish. It adds revisionJump to all revisions.
-func (c *Copy) Only(ctx context.Context, names ...string) error {
+func (c *Copy) CopyTables(ctx context.Context, names ...string) error {
 	rows := map[string][][]any{}
 	var next map[string]int64
 	err := c.From.Read(ctx, func(tx *db.Tx) (err error) {

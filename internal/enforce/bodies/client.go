@@ -12,26 +12,26 @@ import (
 
 // Limits on how slowly a client may send its body and read an answer.
 const (
-	// ClientPace is how long the client may take for the next bytes of its body.
-	ClientPace = 30 * time.Second
-	// ClientWrite is how long one write to the client may take.
-	ClientWrite = time.Minute
+	// ClientReadTimeout is how long the client may take for the next bytes of its body.
+	ClientReadTimeout = 30 * time.Second
+	// ClientWriteTimeout is how long one write to the client may take.
+	ClientWriteTimeout = time.Minute
 	// minBodyRate is the lowest rate, in bytes a second, after the first ClientPace. At one
 	// byte a second, a body could hold its connection for days.
 	minBodyRate = 256
 )
 
-// FromClient returns the body of a request that arrived at began. Each read gets a deadline.
-func FromClient(w http.ResponseWriter, body io.ReadCloser, now func() time.Time, began time.Time) *Client {
-	return &Client{ReadCloser: body, rc: http.NewResponseController(w), now: now, began: began}
+// NewClientBody returns the body of a request that arrived at began. Each read gets a deadline.
+func NewClientBody(w http.ResponseWriter, body io.ReadCloser, now func() time.Time, arrived time.Time) *ClientBody {
+	return &ClientBody{ReadCloser: body, rc: http.NewResponseController(w), now: now, arrived: arrived}
 }
 
-// Client reads a client's body. Each read gets a deadline.
-type Client struct {
+// ClientBody reads a client's body. Each read gets a deadline.
+type ClientBody struct {
 	io.ReadCloser
 	rc     *http.ResponseController
 	now    func() time.Time
-	began  time.Time     // when the request arrived; zero once the time since then was counted
+	arrived  time.Time     // when the request arrived; zero once the time since then was counted
 	waited time.Duration // how long the server waited for the client
 	read   int64
 	slow   bool
@@ -43,14 +43,14 @@ type Client struct {
 
 // Detach stops setting deadlines. The transport may still read the body after the handler
 // has returned, but then the server sets deadlines of its own.
-func (c *Client) Detach() {
+func (c *ClientBody) Detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.detached = true
 }
 
 // setDeadline sets the deadline of the next read; the zero time removes it.
-func (c *Client) setDeadline(t time.Time) {
+func (c *ClientBody) setDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.detached {
@@ -60,8 +60,8 @@ func (c *Client) setDeadline(t time.Time) {
 
 // addWait adds the time that the server waited for the client. No read takes longer than
 // its deadline, so a larger difference is a change of the clock.
-func (c *Client) addWait(d time.Duration) {
-	if d > 0 && d <= ClientPace+time.Second {
+func (c *ClientBody) addWait(d time.Duration) {
+	if d > 0 && d <= ClientReadTimeout+time.Second {
 		c.waited += d
 	}
 }
@@ -69,22 +69,22 @@ func (c *Client) addWait(d time.Duration) {
 // Read implements io.Reader. After the end, it does not read the body again: the transport tries to
 // read one more byte, and by then the answer may have begun and the server may have closed the
 // body. Another read would abort the answer.
-func (c *Client) Read(p []byte) (int, error) {
+func (c *ClientBody) Read(p []byte) (int, error) {
 	if c.ended {
 		return 0, io.EOF
 	}
 	now := c.now()
-	if !c.began.IsZero() {
-		c.addWait(now.Sub(c.began))
-		c.began = time.Time{}
+	if !c.arrived.IsZero() {
+		c.addWait(now.Sub(c.arrived))
+		c.arrived = time.Time{}
 	}
 	// The minimum rate also limits the time of the next read.
-	remaining := max(ClientPace, time.Duration(c.read/minBodyRate)*time.Second) - c.waited
+	remaining := max(ClientReadTimeout, time.Duration(c.read/minBodyRate)*time.Second) - c.waited
 	if remaining <= 0 {
 		c.slow = true
 		return 0, ErrSlow
 	}
-	c.setDeadline(now.Add(min(remaining, ClientPace)))
+	c.setDeadline(now.Add(min(remaining, ClientReadTimeout)))
 	n, err := c.ReadCloser.Read(p)
 	c.addWait(c.now().Sub(now))
 	c.read += int64(n)
@@ -105,8 +105,8 @@ func (c *Client) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TooSlow reports whether the body ended because the client was too slow.
-func (c *Client) TooSlow() bool { return c.slow }
+// IsTooSlow reports whether the body ended because the client was too slow.
+func (c *ClientBody) IsTooSlow() bool { return c.slow }
 
 // brokenBody is the error of a body that ends early, or that contradicts its headers.
 type brokenBody struct{ cause error }
@@ -123,10 +123,10 @@ func IsBroken(err error) bool { return errors.As(err, new(brokenBody)) }
 // ErrSlow means that a client sends its body too slowly.
 var ErrSlow = errors.New("the client sends its body too slowly")
 
-// Bound sets a read deadline for a body that is not read, such as that of a refused request.
-func Bound(w http.ResponseWriter, r *http.Request, began time.Time) {
+// SetDeadline sets a read deadline for a body that is not read, such as that of a refused request.
+func SetDeadline(w http.ResponseWriter, r *http.Request, arrived time.Time) {
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = http.NewResponseController(w).SetReadDeadline(began.Add(ClientPace))
+		_ = http.NewResponseController(w).SetReadDeadline(arrived.Add(ClientReadTimeout))
 	}
 }
 

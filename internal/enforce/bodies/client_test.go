@@ -29,7 +29,7 @@ func (c *closing) Close() error { return nil }
 // After the end, a body returns io.EOF again. The transport reads once more, and on an error it
 // would abort the answer.
 func TestBodyEndsOnce(t *testing.T) {
-	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
+	body := NewClientBody(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
 	data, err := io.ReadAll(body)
 	if string(data) != "abc" || err != nil {
 		t.Fatalf("%q %v", data, err)
@@ -60,20 +60,20 @@ func TestSlowBody(t *testing.T) {
 	now := start
 	w := &deadlines{}
 	from := &trickle{now: &now, after: 29 * time.Second}
-	body := FromClient(w, from, func() time.Time { return now }, now)
+	body := NewClientBody(w, from, func() time.Time { return now }, now)
 	buf := make([]byte, 1)
 	if _, err := body.Read(buf); err != nil {
 		t.Fatal(err)
 	}
 	from.after = time.Second
-	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(ClientPace)) {
+	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(ClientReadTimeout)) {
 		t.Fatalf("%v; the read after 29 s may last until %v", err, w.last.Sub(start))
 	}
 	if _, err := body.Read(buf); !errors.Is(err, ErrSlow) || !body.slow {
 		t.Errorf("two bytes in half a minute: %v", err)
 	}
 	from.after = 10 * time.Hour
-	body = FromClient(w, from, func() time.Time { return now }, now)
+	body = NewClientBody(w, from, func() time.Time { return now }, now)
 	for range 3 {
 		if _, err := body.Read(buf); err != nil {
 			t.Errorf("the clock went forward: %v", err)
@@ -85,7 +85,7 @@ func TestSlowBody(t *testing.T) {
 // deadline under which the server reads: the connection would wait for ever.
 func TestBodyOutlivesItsRequest(t *testing.T) {
 	w := &deadlines{}
-	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())
+	body := NewClientBody(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())
 	if _, err := body.Read(make([]byte, 1)); err != nil || w.set != 1 {
 		t.Fatalf("%v, %d deadlines", err, w.set)
 	}

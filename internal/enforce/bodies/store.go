@@ -32,9 +32,9 @@ const (
 	// MaxInMemory is how much of its body one request keeps in memory. A larger body is
 	// kept on disk.
 	MaxInMemory = 1 << 20
-	// MaxHeld limits all bodies in memory together, and maxBodiesOnDisk those on disk:
+	// MaxBodiesInMemory limits all bodies in memory together, and maxBodiesOnDisk those on disk:
 	// limit "all_bodies".
-	MaxHeld         = 256 << 20
+	MaxBodiesInMemory         = 256 << 20
 	maxBodiesOnDisk = 1 << 30
 	// MaxShadow limits the bodies that wait for a shadow decision.
 	MaxShadow = 64 << 20
@@ -74,50 +74,50 @@ func Open(dir string, entropy io.Reader) (*Store, error) {
 	return &Store{dir: dir, block: block}, nil
 }
 
-// Room returns an empty reservation of memory for a body.
-func (all *Store) Room() *Hold { return &Hold{of: all} }
+// NewReservation returns an empty reservation of memory for a body.
+func (s *Store) NewReservation() *Reservation { return &Reservation{store: s} }
 
 // InMemory returns how many bytes bodies take in memory.
-func (all *Store) InMemory() int64 { return all.memory.Load() }
+func (s *Store) InMemory() int64 { return s.memory.Load() }
 
 // OnDisk returns how many bytes bodies take on disk.
-func (all *Store) OnDisk() int64 { return all.disk.Load() }
+func (s *Store) OnDisk() int64 { return s.disk.Load() }
 
-// Hold is memory that is reserved for a body.
-type Hold struct {
-	of *Store
-	n  atomic.Int64
+// Reservation is memory that is reserved for a body.
+type Reservation struct {
+	store *Store
+	bytes  atomic.Int64
 }
 
-// Beside returns another empty reservation in the same store. It returns nil for nil.
-func (h *Hold) Beside() *Hold {
-	if h == nil {
+// NewReservation returns another empty reservation in the same store. It returns nil for nil.
+func (r *Reservation) NewReservation() *Reservation {
+	if r == nil {
 		return nil
 	}
-	return h.of.Room()
+	return r.store.NewReservation()
 }
 
 // Grow reserves n more bytes. It returns false if there is no room.
-func (h *Hold) Grow(n int) bool {
-	if h.of.memory.Add(int64(n)) > MaxHeld {
-		h.of.memory.Add(-int64(n))
+func (r *Reservation) Grow(n int) bool {
+	if r.store.memory.Add(int64(n)) > MaxBodiesInMemory {
+		r.store.memory.Add(-int64(n))
 		return false
 	}
-	h.n.Add(int64(n))
+	r.bytes.Add(int64(n))
 	return true
 }
 
 // Release releases the memory. It may be called more than once, and on nil.
-func (h *Hold) Release() {
-	if h != nil {
-		h.of.memory.Add(-h.n.Swap(0))
+func (r *Reservation) Release() {
+	if r != nil {
+		r.store.memory.Add(-r.bytes.Swap(0))
 	}
 }
 
 // File is a body in a file without a name. It is encrypted with a key that only this
 // process has, so that nobody can read prompts on the disk.
 type File struct {
-	all  *Store
+	store  *Store
 	size int64
 	iv   [aes.BlockSize]byte
 	to   cipher.StreamWriter
@@ -127,95 +127,95 @@ type File struct {
 }
 
 // Create starts a body on disk.
-func (all *Store) Create() (*File, error) {
-	file, err := os.CreateTemp(all.dir, "body-*")
+func (s *Store) Create() (*File, error) {
+	file, err := os.CreateTemp(s.dir, "body-*")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
 	_ = os.Remove(file.Name())
-	kept := &File{all: all, file: file}
-	binary.BigEndian.PutUint64(kept.iv[:], all.files.Add(1))
-	kept.to = cipher.StreamWriter{S: cipher.NewCTR(all.block, kept.iv[:]), W: file}
-	return kept, nil
+	f := &File{store: s, file: file}
+	binary.BigEndian.PutUint64(f.iv[:], s.files.Add(1))
+	f.to = cipher.StreamWriter{S: cipher.NewCTR(s.block, f.iv[:]), W: file}
+	return f, nil
 }
 
 // Write implements io.Writer.
-func (d *File) Write(p []byte) (int, error) {
-	if d.all.disk.Add(int64(len(p))) > maxBodiesOnDisk {
-		d.all.disk.Add(-int64(len(p)))
+func (f *File) Write(p []byte) (int, error) {
+	if f.store.disk.Add(int64(len(p))) > maxBodiesOnDisk {
+		f.store.disk.Add(-int64(len(p)))
 		return 0, ErrTooMany
 	}
-	d.size += int64(len(p))
-	if n, err := d.to.Write(p); err != nil {
+	f.size += int64(len(p))
+	if n, err := f.to.Write(p); err != nil {
 		return n, fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
 	return len(p), nil
 }
 
-// Keep writes the part of a body that was read, and its rest, to disk. tooLong is true if the body
+// Save writes the part of a body that was read, and its rest, to disk. tooLong is true if the body
 // is longer than limit bytes.
-func (all *Store) Keep(begun []byte, rest io.Reader, limit int64) (kept *File, tooLong bool, err error) {
-	if kept, err = all.Create(); err != nil {
+func (s *Store) Save(prefix []byte, rest io.Reader, limit int64) (f *File, tooLong bool, err error) {
+	if f, err = s.Create(); err != nil {
 		return nil, false, err
 	}
-	n, err := io.Copy(kept, io.LimitReader(io.MultiReader(bytes.NewReader(begun), rest), limit+1))
+	n, err := io.Copy(f, io.LimitReader(io.MultiReader(bytes.NewReader(prefix), rest), limit+1))
 	if err != nil || n > limit {
-		kept.Close()
+		f.Close()
 		return nil, err == nil, err
 	}
-	return kept, false, nil
+	return f, false, nil
 }
 
 // Length returns the body's length in bytes.
-func (d *File) Length() int64 { return d.size }
+func (f *File) Length() int64 { return f.size }
 
 // Open returns a reader of the body, from its beginning.
-func (d *File) Open() io.ReadCloser {
-	return &fromDisk{of: d, stream: cipher.NewCTR(d.all.block, d.iv[:])}
+func (f *File) Open() io.ReadCloser {
+	return &fileReader{body: f, stream: cipher.NewCTR(f.store.block, f.iv[:])}
 }
 
 // Close deletes the body and releases its disk space. It may be called more than once, and
 // on nil.
-func (d *File) Close() {
-	if d == nil {
+func (f *File) Close() {
+	if f == nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.file != nil {
-		_ = d.file.Close()
-		d.file = nil
-		d.all.disk.Add(-d.size)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		_ = f.file.Close()
+		f.file = nil
+		f.store.disk.Add(-f.size)
 	}
 }
 
-type fromDisk struct {
-	of     *File
+type fileReader struct {
+	body     *File
 	stream cipher.Stream
-	at     int64
+	offset     int64
 }
 
 // Read implements io.Reader.
-func (f *fromDisk) Read(p []byte) (int, error) {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	if f.of.file == nil {
+func (r *fileReader) Read(p []byte) (int, error) {
+	r.body.mu.Lock()
+	defer r.body.mu.Unlock()
+	if r.body.file == nil {
 		return 0, os.ErrClosed
 	}
-	if f.at == f.of.size {
+	if r.offset == r.body.size {
 		return 0, io.EOF
 	}
-	n, err := f.of.file.ReadAt(p[:min(int64(len(p)), f.of.size-f.at)], f.at)
-	f.stream.XORKeyStream(p[:n], p[:n])
-	f.at += int64(n)
-	if errors.Is(err, io.EOF) && f.at < f.of.size {
+	n, err := r.body.file.ReadAt(p[:min(int64(len(p)), r.body.size-r.offset)], r.offset)
+	r.stream.XORKeyStream(p[:n], p[:n])
+	r.offset += int64(n)
+	if errors.Is(err, io.EOF) && r.offset < r.body.size {
 		err = io.ErrUnexpectedEOF
 	}
-	if f.at == f.of.size {
+	if r.offset == r.body.size {
 		err = io.EOF
 	}
 	return n, err
 }
 
 // Close implements io.Closer. The body itself stays until the request is over.
-func (f *fromDisk) Close() error { return nil }
+func (r *fileReader) Close() error { return nil }

@@ -12,37 +12,37 @@ import (
 
 // Run reports hosts until ctx ends. A report that fails is sent again, unless the control
 // plane does not accept it: then its hosts are reported again later.
-func (s *Scout) Run(ctx context.Context) {
+func (rep *Reporter) Run(ctx context.Context) {
 	tick := time.NewTicker(promoteEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wake:
+		case <-rep.wake:
 		case <-tick.C:
-			if !s.promote(s.now(), s.set()) {
+			if !rep.promote(rep.now(), rep.set()) {
 				continue
 			}
 		}
 		if !ids.Pause(ctx, collectTime) {
 			return
 		}
-		list := s.drainQueue()
+		list := rep.drainQueue()
 		for wait := uplink.RetryMin; len(list) > 0; wait = min(2*wait, uplink.RetryMax) {
-			refused, err := s.report(ctx, list)
+			refused, err := rep.report(ctx, list)
 			var statusErr *uplink.StatusError
 			if err == nil {
-				s.count.HostsReported.Add(uint64(len(list)))
-				s.refuse(list, refused, s.now().Add(refusedFor))
+				rep.count.HostsReported.Add(uint64(len(list)))
+				rep.refuse(list, refused, rep.now().Add(refusedFor))
 				break
 			}
 			if errors.As(err, &statusErr) && statusErr.Final() {
-				s.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
-				s.postpone(hostsOf(list), s.now().Add(refusedFor))
+				rep.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
+				rep.postpone(hostsOf(list), rep.now().Add(refusedFor))
 				break
 			}
-			if !ids.Pause(ctx, s.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
+			if !ids.Pause(ctx, rep.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
 			}
 		}
@@ -58,7 +58,7 @@ func hostsOf(list []sighting) []string {
 }
 
 // report sends one report. It returns the refused hosts with the reasons.
-func (s *Scout) report(ctx context.Context, list []sighting) (refused map[string]string, err error) {
+func (rep *Reporter) report(ctx context.Context, list []sighting) (refused map[string]string, err error) {
 	body, err := json.Marshal(map[string]any{"hosts": list})
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *Scout) report(ctx context.Context, list []sighting) (refused map[string
 			Reason string `json:"reason"`
 		} `json:"refused"`
 	}
-	if err := s.client.Ask(ctx, "/bridge/discovery", body, &answer); err != nil {
+	if err := rep.client.Ask(ctx, "/bridge/discovery", body, &answer); err != nil {
 		return nil, err
 	}
 	refused = make(map[string]string, len(answer.Refused))

@@ -68,8 +68,8 @@ func (c *candidate) outranks(o *candidate) bool {
 	return c.sight.Requests > o.sight.Requests
 }
 
-// Scout records the hosts that were seen, and queues each of them for one report.
-type Scout struct {
+// Reporter records the hosts that were seen, and queues each of them for one report.
+type Reporter struct {
 	client *uplink.Client
 	ids    *ids.Source
 	count  *metrics.Counters
@@ -77,7 +77,7 @@ type Scout struct {
 	now    func() time.Time
 	set    func() *rego.Set // the active one; nil: none yet
 
-	last atomic.Pointer[quietHost] // the last host that was not to be reported
+	lastHost atomic.Pointer[recentHost] // the last host that was not to be reported
 	wake chan struct{}
 
 	mu          sync.Mutex
@@ -90,78 +90,78 @@ type Scout struct {
 	promoted    int                   // how many of those were reported in the window
 }
 
-// quietHost is a host, as requests name it, that is not reported before a time.
-type quietHost struct {
+// recentHost is a host, as requests name it, that is not reported before a time.
+type recentHost struct {
 	host  string
 	until time.Time
 }
 
 // New returns a scout that reports to client. set returns the active controls.
-func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Scout {
-	return &Scout{
+func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Reporter {
+	return &Reporter{
 		client: client, ids: chance, count: count, log: log, now: now, set: set,
 		until: map[string]time.Time{}, usedBy: map[string]int{}, candidates: map[string]*candidate{}, wake: make(chan struct{}, 1),
 	}
 }
 
-// Seen is a request that no resource covers.
-type Seen struct {
-	// By finds its resource.
-	By rego.Request
+// Request is a request that no resource covers.
+type Request struct {
+	// Target finds its resource.
+	Target rego.Request
 	// Client is the client's address. Scheme is the scheme that it used.
 	Client, Scheme string
 	At             time.Time
 }
 
-// Quiet reports whether Note would do nothing for a host. It is cheap.
-func (s *Scout) Quiet(host string, at time.Time) bool {
-	last := s.last.Load()
+// WasNotedRecently reports whether Note would do nothing for a host. It is cheap.
+func (rep *Reporter) WasNotedRecently(host string, at time.Time) bool {
+	last := rep.lastHost.Load()
 	return last != nil && last.host == host && at.Before(last.until)
 }
 
 // Note queues the host of a request that no resource of set covers for a report, or counts
 // the request if the budget is used up.
-func (s *Scout) Note(set *rego.Set, seen *Seen) {
-	name, ok := rego.HostName(seen.By.Host)
+func (rep *Reporter) Note(set *rego.Set, seen *Request) {
+	name, ok := rego.HostName(seen.Target.Host)
 	if !ok {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until, known := s.until[name]; known && seen.At.Before(until) {
-		s.last.Store(&quietHost{strings.Clone(seen.By.Host), until})
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
+	if until, known := rep.until[name]; known && seen.At.Before(until) {
+		rep.lastHost.Store(&recentHost{strings.Clone(seen.Target.Host), until})
 		return
 	}
-	if seen.At.Sub(s.windowStart) >= window {
-		s.windowStart, s.used, s.promoted = seen.At, 0, 0
-		clear(s.usedBy)
+	if seen.At.Sub(rep.windowStart) >= window {
+		rep.windowStart, rep.used, rep.promoted = seen.At, 0, 0
+		clear(rep.usedBy)
 	}
 	source := sourceOf(seen.Client)
-	if c := s.candidates[name]; s.used >= budget || s.usedBy[source] >= share || c != nil && c.refused || !s.hasRoom(seen.At) {
-		s.count.HostsWithheld.Add(1)
-		s.consider(name, seen)
+	if c := rep.candidates[name]; rep.used >= budget || rep.usedBy[source] >= share || c != nil && c.refused || !rep.hasRoom(seen.At) {
+		rep.count.HostsWithheld.Add(1)
+		rep.consider(name, seen)
 		return
 	}
-	if len(set.UnknownHosts([]string{name})) == 0 || set.Match(&seen.By) != nil {
-		s.until[name] = seen.At.Add(refusedFor) // another path of a registered host
+	if len(set.UnknownHosts([]string{name})) == 0 || set.Match(&seen.Target) != nil {
+		rep.until[name] = seen.At.Add(refusedFor) // another path of a registered host
 		return
 	}
-	s.used++
-	s.usedBy[strings.Clone(source)]++
+	rep.used++
+	rep.usedBy[strings.Clone(source)]++
 	name = strings.Clone(name) // a substring would keep the whole request in memory
-	s.until[name] = seen.At.Add(reportedFor)
-	s.queue = append(s.queue, sightingOf(name, seen))
+	rep.until[name] = seen.At.Add(reportedFor)
+	rep.queue = append(rep.queue, sightingOf(name, seen))
 	select {
-	case s.wake <- struct{}{}:
+	case rep.wake <- struct{}{}:
 	default:
 	}
 }
 
 // sightingOf returns what is reported of a request.
-func sightingOf(name string, seen *Seen) sighting {
+func sightingOf(name string, seen *Request) sighting {
 	out := sighting{Host: name, Scheme: seen.Scheme}
-	if len(seen.By.Path) <= longestPath {
-		out.Path = strings.Clone(seen.By.Path)
+	if len(seen.Target.Path) <= longestPath {
+		out.Path = strings.Clone(seen.Target.Path)
 	}
 	return out
 }
@@ -181,11 +181,11 @@ func sourceOf(client string) string {
 }
 
 // consider counts a request to a host beyond the budget. The caller holds mu.
-func (s *Scout) consider(name string, seen *Seen) {
-	c := s.candidates[name]
+func (rep *Reporter) consider(name string, seen *Request) {
+	c := rep.candidates[name]
 	if c == nil {
 		c = &candidate{sight: sightingOf(strings.Clone(name), seen)}
-		s.watch(c)
+		rep.watch(c)
 	}
 	c.sight.Requests++
 	if len(c.clients) < 4 && !slices.Contains(c.clients, seen.Client) {
@@ -195,40 +195,40 @@ func (s *Scout) consider(name string, seen *Seen) {
 
 // watch starts to count the requests to a host. If there are too many such hosts, it drops
 // the one with the least traffic of a sample. The caller holds mu.
-func (s *Scout) watch(c *candidate) {
-	if len(s.candidates) >= maxCandidates {
+func (rep *Reporter) watch(c *candidate) {
+	if len(rep.candidates) >= maxCandidates {
 		least, looked := "", 0
-		for n, o := range s.candidates {
-			if least == "" || s.candidates[least].outranks(o) {
+		for n, o := range rep.candidates {
+			if least == "" || rep.candidates[least].outranks(o) {
 				least = n
 			}
 			if looked++; looked == 8 {
 				break
 			}
 		}
-		delete(s.candidates, least)
+		delete(rep.candidates, least)
 	}
-	s.candidates[c.sight.Host] = c
+	rep.candidates[c.sight.Host] = c
 }
 
 // refuse handles the hosts that the control plane refused. A host that it had no room for
 // is reported again once it has traffic, the others after refusedFor.
-func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time) {
+func (rep *Reporter) refuse(list []sighting, refused map[string]string, at time.Time) {
 	var others []string
-	s.mu.Lock()
+	rep.mu.Lock()
 	for _, sight := range list {
 		switch reason, isRefused := refused[sight.Host]; {
 		case !isRefused:
 		case reason == refusedFull && sight.Requests < minRequests:
-			delete(s.until, sight.Host)
+			delete(rep.until, sight.Host)
 			sight.Requests = max(sight.Requests, 1)
-			s.watch(&candidate{sight: sight, refused: true})
+			rep.watch(&candidate{sight: sight, refused: true})
 		default:
 			others = append(others, sight.Host)
 		}
 	}
-	s.mu.Unlock()
-	s.postpone(others, at)
+	rep.mu.Unlock()
+	rep.postpone(others, at)
 }
 
 // refusedFull is the control plane's reason when its table is full.
@@ -236,14 +236,14 @@ const refusedFull = "too_many_unreviewed"
 
 // promote queues the candidate with the most traffic. It returns false if there is none,
 // or no budget for it.
-func (s *Scout) promote(now time.Time, set *rego.Set) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.promoted >= reserve || len(s.candidates) == 0 {
+func (rep *Reporter) promote(now time.Time, set *rego.Set) bool {
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
+	if rep.promoted >= reserve || len(rep.candidates) == 0 {
 		return false
 	}
 	var best *candidate
-	for _, c := range s.candidates {
+	for _, c := range rep.candidates {
 		if c.sight.Requests >= minRequests && (best == nil || c.outranks(best)) {
 			best = c
 		}
@@ -251,43 +251,43 @@ func (s *Scout) promote(now time.Time, set *rego.Set) bool {
 	if best == nil {
 		return false
 	}
-	delete(s.candidates, best.sight.Host)
+	delete(rep.candidates, best.sight.Host)
 	if set == nil || len(set.UnknownHosts([]string{best.sight.Host})) == 0 {
 		return false // it has been registered since
 	}
-	s.promoted++
-	s.until[best.sight.Host] = now.Add(reportedFor)
-	s.queue = append(s.queue, best.sight)
+	rep.promoted++
+	rep.until[best.sight.Host] = now.Add(reportedFor)
+	rep.queue = append(rep.queue, best.sight)
 	return true
 }
 
 // hasRoom reports whether one more host can be remembered. The caller holds mu.
-func (s *Scout) hasRoom(now time.Time) bool {
-	if len(s.until) < maxRemembered {
+func (rep *Reporter) hasRoom(now time.Time) bool {
+	if len(rep.until) < maxRemembered {
 		return true
 	}
-	for name, until := range s.until {
+	for name, until := range rep.until {
 		if !now.Before(until) {
-			delete(s.until, name)
+			delete(rep.until, name)
 		}
 	}
-	return len(s.until) < maxRemembered
+	return len(rep.until) < maxRemembered
 }
 
-func (s *Scout) drainQueue() []sighting {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := s.queue
-	s.queue = nil
+func (rep *Reporter) drainQueue() []sighting {
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
+	out := rep.queue
+	rep.queue = nil
 	return out
 }
 
 // postpone allows hosts to be reported again from a time on.
-func (s *Scout) postpone(hosts []string, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (rep *Reporter) postpone(hosts []string, at time.Time) {
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
 	for _, h := range hosts {
-		s.until[h] = at
+		rep.until[h] = at
 	}
-	s.last.Store(nil)
+	rep.lastHost.Store(nil)
 }

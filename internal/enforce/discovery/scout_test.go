@@ -21,7 +21,7 @@ import (
 
 // rig is a scout with a control plane that receives its reports.
 type rig struct {
-	*Scout
+	*Reporter
 	mu      sync.Mutex
 	clock   time.Time
 	reports int
@@ -54,7 +54,7 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 		t.Fatal(err)
 	}
 	set := rego.NewSet(rego.SetSpec{Revision: 1, Env: "sandbox"})
-	g.Scout = New(client, ids.New([32]byte{}), new(metrics.Counters), slog.New(slog.NewTextHandler(io.Discard, nil)), g.time, func() *rego.Set { return set })
+	g.Reporter = New(client, ids.New([32]byte{}), new(metrics.Counters), slog.New(slog.NewTextHandler(io.Discard, nil)), g.time, func() *rego.Set { return set })
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { g.Run(ctx) })
@@ -77,8 +77,8 @@ func (g *rig) pass(d time.Duration) {
 // visit makes a request to a host.
 func (g *rig) visit(host, path, client string) {
 	at := g.time()
-	if !g.Quiet(host, at) {
-		g.Note(g.set(), &Seen{By: rego.Request{Host: host, Path: path, Method: "GET"}, Client: client, Scheme: "http", At: at})
+	if !g.WasNotedRecently(host, at) {
+		g.Note(g.set(), &Request{Target: rego.Request{Host: host, Path: path, Method: "GET"}, Client: client, Scheme: "http", At: at})
 	}
 }
 
@@ -89,11 +89,11 @@ func (g *rig) hosts() []string {
 }
 
 // inside reads the scout's memory.
-func (g *rig) inside(f func(s *Scout) bool) func() bool {
+func (g *rig) inside(f func(s *Reporter) bool) func() bool {
 	return func() bool {
-		g.Scout.mu.Lock()
-		defer g.Scout.mu.Unlock()
-		return f(g.Scout)
+		g.Reporter.mu.Lock()
+		defer g.Reporter.mu.Unlock()
+		return f(g.Reporter)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestBounded(t *testing.T) {
 	}
 	flood(20_000, "a")
 	eventually(t, "a budget's worth of hosts", func() bool { return len(g.hosts()) == budget })
-	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Scout) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
+	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Reporter) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
 		t.Errorf("%d hosts withheld", n)
 	}
 	g.pass(window + time.Minute)
@@ -158,7 +158,7 @@ func TestShare(t *testing.T) {
 			}
 			used := func(want int) {
 				t.Helper()
-				if !g.inside(func(s *Scout) bool { return s.used == want })() {
+				if !g.inside(func(s *Reporter) bool { return s.used == want })() {
 					t.Errorf("not %d of %d are taken", want, budget)
 				}
 			}
@@ -199,7 +199,7 @@ func TestFailedReportsAreRepeated(t *testing.T) {
 	g.visit("last.example", "/", "192.0.2.1")
 	eventually(t, "the next report", func() bool { return g.count.HostsReported.Load() == 2 })
 	soon := g.time().Add(refusedFor + time.Minute)
-	eventually(t, "hosts that may come again", g.inside(func(s *Scout) bool {
+	eventually(t, "hosts that may come again", g.inside(func(s *Reporter) bool {
 		return s.until["first.example"].Before(soon) && s.until["odd.example"].Before(soon) && s.until["last.example"].Before(soon)
 	}))
 }
@@ -216,7 +216,7 @@ func TestFloodHidesNoHost(t *testing.T) {
 		}
 	}
 	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
-	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Scout) bool { return len(s.candidates) <= maxCandidates })() {
+	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Reporter) bool { return len(s.candidates) <= maxCandidates })() {
 		t.Errorf("%d hosts reported", n)
 	}
 }
@@ -232,7 +232,7 @@ func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 		}
 	})
 	g.visit("real.example", "/", "192.0.2.1")
-	eventually(t, "the report and its refusal", g.inside(func(s *Scout) bool { return s.candidates["real.example"] != nil }))
+	eventually(t, "the report and its refusal", g.inside(func(s *Reporter) bool { return s.candidates["real.example"] != nil }))
 	for range minRequests {
 		g.visit("real.example", "/", "192.0.2.1")
 	}

@@ -102,14 +102,14 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 		patience = time.Until(end) * 3 / 4 // the rest is for the network
 	}
 	if st.Mode == settings.Enforcing {
-		in.Patience = max(patience, time.Millisecond)
+		in.MaxWait = max(patience, time.Millisecond)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return g.decideCheck(ctx, st, in, c)
 	}
 	if g.pending.Add(1) > maxPending {
 		g.pending.Add(-1)
-		g.Shadow.RecordSkipped(shadow.Job{St: st, In: in, Who: identity.Nobody()})
+		g.Shadow.RecordSkipped(shadow.Job{St: st, In: in, Who: identity.Anonymous()})
 		return g.passCheck(st, &in, "shadow_overload")
 	}
 	in.Headers = in.Headers.Clone() // the decision may outlive the request
@@ -131,7 +131,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 // recoverCheck recovers a panic of a check, and refuses the request.
 func (g *Gateway) recoverCheck(ctx context.Context, st *settings.State, in *request.Inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
-		g.Panics.Panicked(ctx, "a check panicked", p, in.ID)
+		g.Panics.Report(ctx, "a check panicked", p, in.ID)
 		*a = g.refuseCheck(st, in, request.Refuse(http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"))
 	}
 }
@@ -140,13 +140,13 @@ func (g *Gateway) recoverCheck(ctx context.Context, st *settings.State, in *requ
 func (g *Gateway) passCheck(st *settings.State, in *request.Inbound, code string) *extauthz.Answer {
 	v := judge.Verdict{Mode: st.Mode, Pass: true, Outcome: metrics.PassThrough}
 	v.Refusal.Code = code
-	return g.envoyAnswer(st, in, identity.Nobody(), &v)
+	return g.envoyAnswer(st, in, identity.Anonymous(), &v)
 }
 
 // requestOf returns the request of a check, before it is validated.
 func (g *Gateway) requestOf(st *settings.State, c *extauthz.Check) request.Inbound {
 	in := request.Inbound{At: g.Now(), Method: c.Method, Headers: http.Header(c.Header), Secure: c.Scheme == "https", Peer: c.Peer}
-	if c.ID != "" && len(in.Headers[header.RequestID]) == 0 && request.SaneID(c.ID) {
+	if c.ID != "" && len(in.Headers[header.RequestID]) == 0 && request.IsValidID(c.ID) {
 		in.ID = c.ID
 	} else {
 		in.ID = g.Reader.RequestID(in.Headers, in.At)
@@ -207,7 +207,7 @@ func (g *Gateway) refuseCheck(st *settings.State, in *request.Inbound, refusal *
 	g.Count.Refused.Add(1)
 	v := judge.Verdict{Mode: st.Mode}
 	v.Resolve(refusal, nil)
-	return g.envoyAnswer(st, in, identity.Nobody(), &v)
+	return g.envoyAnswer(st, in, identity.Anonymous(), &v)
 }
 
 // checkRoute reads the context_extensions of Envoy's route. A route for another bouncer, or with an
@@ -296,7 +296,7 @@ func (g *Gateway) envoyAnswer(st *settings.State, in *request.Inbound, who *iden
 		reply(header.DecisionID, v.ID)
 	}
 	st.IdentityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
-	c := in.Credit(st, v.Decision.Resource, who).KeepSession(in.Headers["Cookie"])
+	c := in.HeaderChanges(st, v.Decision.Resource, who).KeepSession(in.Headers["Cookie"])
 	for _, f := range c.Set {
 		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}

@@ -116,7 +116,7 @@ func (g *Gateway) EnvoyHTTP(w http.ResponseWriter, r *http.Request, outer *reque
 
 // envoyBody reads the part of the body that Envoy sent.
 func (g *Gateway) envoyBody(w http.ResponseWriter, r *http.Request, in *request.Inbound, c *extauthz.Check, whole bool) {
-	body := bodies.FromClient(w, r.Body, g.Now, in.At)
+	body := bodies.NewClientBody(w, r.Body, g.Now, in.At)
 	data, err := io.ReadAll(io.LimitReader(body, bodies.MaxFromGateway+1))
 	c.Body, c.Have = data, extauthz.Partial
 	if whole && err == nil && len(data) <= bodies.MaxFromGateway {
@@ -137,7 +137,7 @@ func (g *Gateway) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	if code, ok := a.Metadata["status"].(string); ok {
 		h.Set(header.Status, code)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(g.Now().Add(bodies.ClientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(g.Now().Add(bodies.ClientWriteTimeout))
 	if a.OK {
 		for _, f := range a.Set {
 			h.Set(f.Name, f.Value)

@@ -30,8 +30,8 @@ type Caller struct {
 	Expires time.Time
 }
 
-// Proven reports whether the caller is known.
-func (i *Caller) Proven() bool { return i.ID != "" }
+// IsKnown reports whether the caller is known.
+func (i *Caller) IsKnown() bool { return i.ID != "" }
 
 // The errors of a proof. A bad token is the caller's fault (401); missing keys are the bouncer's
 // (503).
@@ -116,22 +116,22 @@ func Identify(ctx context.Context, h http.Header, names header.Names, tokens *Ve
 	if byHeader {
 		who, err := identityHeaders(h, names)
 		if err != nil {
-			return Nobody(), err
+			return Anonymous(), err
 		}
 		fromProxy = who
 	}
 	if tokens != nil {
 		token, err := tokenOf(h, names.Token)
 		if err != nil {
-			return Nobody(), err
+			return Anonymous(), err
 		}
 		if token != "" {
 			who, err := tokens.Verify(ctx, token)
 			if err != nil {
-				return Nobody(), err
+				return Anonymous(), err
 			}
 			if fromProxy != nil && fromProxy.ID != who.ID {
-				return Nobody(), ErrAmbiguous
+				return Anonymous(), ErrAmbiguous
 			}
 			return who, nil
 		}
@@ -139,13 +139,13 @@ func Identify(ctx context.Context, h http.Header, names header.Names, tokens *Ve
 	if fromProxy != nil {
 		return fromProxy, nil
 	}
-	return Nobody(), nil
+	return Anonymous(), nil
 }
 
-var nobody = &Caller{}
+var anonymous = &Caller{}
 
-// Nobody returns the anonymous caller.
-func Nobody() *Caller { return nobody }
+// Anonymous returns the anonymous caller.
+func Anonymous() *Caller { return anonymous }
 
 // tokenOf returns the caller's token: the bearer token, or the value of the configured header with
 // or without the word Bearer. It returns "" if there is none.

@@ -36,12 +36,12 @@ type Verifier struct {
 	user   string
 
 	mu       sync.Mutex
-	young    map[string]verified // two generations limit the size and keep what is in use
-	old      map[string]verified
+	young    map[string]cachedCaller // two generations limit the size and keep what is in use
+	old      map[string]cachedCaller
 	rotation uint64
 }
 
-type verified struct {
+type cachedCaller struct {
 	who   *Caller
 	until time.Time
 }
@@ -61,7 +61,7 @@ func newVerifier(c Config, keys *jwks.Set, now func() time.Time) *Verifier {
 			jwt.WithLeeway(time.Duration(c.LeewaySeconds)*time.Second), jwt.WithTimeFunc(now)),
 		keys: keys, now: now,
 		user: or(c.UserClaim, "sub"), email: or(c.EmailClaim, "email"), roles: or(c.RolesClaim, "roles"), groups: or(c.GroupsClaim, "groups"),
-		young: map[string]verified{}, old: map[string]verified{},
+		young: map[string]cachedCaller{}, old: map[string]cachedCaller{},
 	}
 }
 
@@ -92,7 +92,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 	if who.Expires.Before(until) {
 		until = who.Expires
 	}
-	v.putVerified(strings.Clone(token), verified{who, until}, generation)
+	v.putVerified(strings.Clone(token), cachedCaller{who, until}, generation)
 	return who, nil
 }
 
@@ -220,7 +220,7 @@ func (v *Verifier) cached(token string, now time.Time, generation uint64) *Calle
 	return hit.who
 }
 
-func (v *Verifier) putVerified(token string, e verified, generation uint64) {
+func (v *Verifier) putVerified(token string, e cachedCaller, generation uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if generation == v.rotation {
@@ -228,7 +228,7 @@ func (v *Verifier) putVerified(token string, e verified, generation uint64) {
 	}
 }
 
-func (v *Verifier) put(token string, e verified) {
+func (v *Verifier) put(token string, e cachedCaller) {
 	if len(v.young) >= tokenCacheSize {
 		v.young, v.old = v.old, v.young
 		clear(v.young)

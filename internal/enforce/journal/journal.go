@@ -47,7 +47,7 @@ type Journal struct {
 func Open(c Config) (*Journal, error) {
 	j := &Journal{Config: c}
 	var err error
-	if j.reserve, err = spool.HoldBack(c.Dir, c.Reserve); err != nil {
+	if j.reserve, err = spool.ReserveSpace(c.Dir, c.Reserve); err != nil {
 		return nil, fmt.Errorf("bouncer: the decision log: %w", err)
 	}
 	j.Spool, err = spool.Open(spool.Config{

@@ -27,8 +27,8 @@ func (j *Judge) outOfBudget(ctx context.Context, st *settings.State, in *request
 	asked.Seen = &seen
 	for renewed, left := range usage.Renewals(in.Seen.Usage, in.At) {
 		seen.Usage = renewed
-		q := asked.Question(st.Settings, who, true)
-		d := st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: in.Deadline(j.Deadline), Clock: j.Now, Caught: j.Panics.Caught(ctx, in.ID)})
+		q := asked.DecisionRequest(st.Settings, who, true)
+		d := st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: in.Deadline(j.Deadline), Clock: j.Now, Caught: j.Panics.EvaluatorHandler(ctx, in.ID)})
 		if d.Err != nil || !d.Permit {
 			continue
 		}

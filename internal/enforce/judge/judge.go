@@ -40,7 +40,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	v = Verdict{ID: j.IDs.Next(in.At), Mode: st.Mode}
 	defer func() {
 		if p := recover(); p != nil {
-			j.Panics.Panicked(ctx, "a decision panicked", p, in.ID)
+			j.Panics.Report(ctx, "a decision panicked", p, in.ID)
 			v.Failure = "the evaluation failed"
 			v.Resolve(request.Refuse(http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"), nil)
 		}
@@ -56,7 +56,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		return v
 	}
 	var err error
-	if _, in.Decided, err = in.Placed(st.Set).Locate(); err != nil {
+	if _, in.Decided, err = in.Place(st.Set).Locate(); err != nil {
 		v.Failure = err.Error()
 		v.Resolve(request.BadRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
@@ -67,7 +67,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	}
 	if in.Seen != nil {
 		j.addDeclaredParams(st, in)
-		in.Seen.Serves = in.Serving(st)
+		in.Seen.Serves = in.Resources(st)
 		in.Seen.Read(in)
 		if refusal := in.Seen.Refusal; refusal != nil {
 			v.Decision.Resource = st.Set.Match(in.Locator())
@@ -82,18 +82,18 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 			}
 		}()
 	}
-	whole := in.Placed(st.Set).Needs().Request
-	req := in.Question(st.Settings, who, whole)
+	whole := in.Place(st.Set).Needs().Request
+	req := in.DecisionRequest(st.Settings, who, whole)
 	opt := rego.Options{Place: &in.Place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.At, Deadline: in.Deadline(j.Deadline), Clock: j.Now}
 	v.Asked = req
 	v.Decision = st.Set.Decide(ctx, &req, opt)
 	if p := v.Decision.Panic(); p != nil {
-		j.Panics.Caught(ctx, in.ID)(p)
+		j.Panics.EvaluatorHandler(ctx, in.ID)(p)
 	}
 	v.Hidden = v.Decision.Hidden(&req)
 	j.Count.Decision(v.Decision.Duration, v.Decision.CacheHit)
 	if r := v.Decision.Resource; r != nil && (r.AuditLevel == AuditDetailed || r.AuditLevel == AuditComprehensive) {
-		opt.Caught = j.Panics.Caught(ctx, in.ID)
+		opt.Caught = j.Panics.EvaluatorHandler(ctx, in.ID)
 		v.Asked = in.WithHead(st.Settings, req)
 		v.explain(ctx, st, &v.Asked, opt)
 	}
@@ -139,6 +139,6 @@ func (j *Judge) DecideTool(ctx context.Context, st *settings.State, in *request.
 	seen.RPC = &mcp.Message{Method: "tools/call", Tool: name, Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}
 	asked := *in
 	asked.Seen = &seen
-	q := asked.Question(st.Settings, who, true)
-	return st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: j.Deadline, Clock: j.Now, Caught: j.Panics.Caught(ctx, in.ID)})
+	q := asked.DecisionRequest(st.Settings, who, true)
+	return st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: j.Deadline, Clock: j.Now, Caught: j.Panics.EvaluatorHandler(ctx, in.ID)})
 }

@@ -48,7 +48,7 @@ type Verdict struct {
 	// them.
 	Explanation, Trace []byte
 	// Hidden holds the secrets that texts in the log must not show.
-	Hidden redact.Found
+	Hidden redact.Secrets
 	// Failure says why there was no proper decision. The event records it as an error.
 	Failure string
 }
@@ -95,7 +95,7 @@ func (v *Verdict) explain(ctx context.Context, st *settings.State, req *rego.Req
 // maxExplained bounds the explanation in an event, in bytes.
 const maxExplained = 128 << 10
 
-func document(list any, hidden redact.Found) []byte {
+func document(list any, hidden redact.Secrets) []byte {
 	text, err := json.Marshal(list)
 	if err != nil || len(text) > maxExplained {
 		return nil
@@ -159,7 +159,7 @@ func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *s
 	if !st.LogRequired || v.Mode == settings.Shadowing || !v.Pass {
 		return
 	}
-	in.Seen.Metered().Refund(ctx)
+	in.Seen.Account().Refund(ctx)
 	v.Resolve(request.Refuse(http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets only logged requests pass"), nil)
 	v.Mask = nil
 }
@@ -178,7 +178,7 @@ func (v *Verdict) ChallengeCaller(st *settings.State, in *request.Inbound, who *
 			in.MetadataURL += in.Path
 		}
 	}
-	if v.Refusal.Code == "access_denied" && !who.Proven() && (in.Seen != nil && (in.Seen.RPC != nil || in.Seen.Serves.MCP) || request.ServesMCP(v.Decision.Resource) || v.readsUser()) {
+	if v.Refusal.Code == "access_denied" && !who.IsKnown() && (in.Seen != nil && (in.Seen.RPC != nil || in.Seen.Serves.MCP) || request.ServesMCP(v.Decision.Resource) || v.readsUser()) {
 		v.Refusal = *request.Refuse(http.StatusUnauthorized, CodeNoToken, v.Refusal.Message)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // The members of a body that have a meaning.
 var (
 	// bodyNames are those at the top level.
-	bodyNames = spelling.Known(
+	bodyNames = spelling.New(
 		"model", "stream", "jsonrpc", "messages", "prompt", "input", "inputs", "contents", "content", "system", "instructions",
 		"system_instruction", "systemInstruction", "preamble", "suffix", "template", "tools", "functions", "requests", "options", "params", "body",
 		"generationConfig", "generation_config", "thinking", "thinkingConfig", "thinking_config", "parameters", "inferenceConfig", "reasoning",
@@ -22,12 +22,12 @@ var (
 		"thinking_budget", "thinkingBudget", "min_tokens", "min_new_tokens", "min_completion_tokens", "minTokens", "minNewTokens", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 	)
 	// itemNames are those of a message, or of a part of one.
-	itemNames = spelling.Known(
+	itemNames = spelling.New(
 		"role", "content", "parts", "type", "text", "image_url", "source", "data", "media_type", "input_audio", "file", "file_data", "fileData",
 		"inline_data", "inlineData", "mime_type", "mimeType", "images",
 	)
 	// configNames are those of a settings object.
-	configNames = spelling.Known(
+	configNames = spelling.New(
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
 		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
@@ -89,7 +89,7 @@ func (b *builder) body(body value.Value) *Error {
 		}
 		return nil
 	}
-	shaped, turns := shape(body)
+	shaped, turns := promptShape(body)
 	if !shaped && !b.src.Model {
 		return nil
 	}
@@ -123,9 +123,9 @@ func (b *builder) body(body value.Value) *Error {
 	return b.members(body, believed)
 }
 
-// shape reports whether a body asks a model, by its members in any spelling, and how many of them
+// promptShape reports whether a body asks a model, by its members in any spelling, and how many of them
 // hold the prompt.
-func shape(body value.Value) (shaped bool, turns int) {
+func promptShape(body value.Value) (shaped bool, turns int) {
 	model, input := false, false
 	body.Each(func(name string, v value.Value) bool {
 		known, _ := bodyNames.Find(name)
@@ -176,7 +176,7 @@ func (b *builder) members(body value.Value, believed string) *Error {
 	}
 	body.Each(func(name string, v value.Value) bool {
 		if k := kinds[name]; k == isOther || k == isSetting {
-			b.other(name, v, k == isSetting)
+			b.unknownMember(name, v, k == isSetting)
 		}
 		return true
 	})
@@ -275,9 +275,9 @@ func (b *builder) addStructure(role string, v value.Value) {
 	}
 }
 
-// other reads a member that is not a known part of the prompt. If it contains text, the text is
+// unknownMember reads a member that is not a known part of the prompt. If it contains text, the text is
 // added.
-func (b *builder) other(name string, v value.Value, setting bool) {
+func (b *builder) unknownMember(name string, v value.Value, setting bool) {
 	switch v.Kind() {
 	case value.StringKind:
 		if s, _ := v.Str(); name == "model" && isModelName(s) || name != "model" && isLabel(s) {
@@ -319,7 +319,7 @@ func (b *builder) batch(v value.Value) *Error {
 			return bad
 		}
 		if rest.Defined() {
-			b.other("custom_id", rest, false)
+			b.unknownMember("custom_id", rest, false)
 		}
 	}
 	return nil

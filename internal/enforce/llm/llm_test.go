@@ -144,13 +144,13 @@ func TestMeterFindsTheEnd(t *testing.T) {
 	} {
 		m := NewMeter("gpt-4", tc.events)
 		for _, c := range []byte(tc.body) {
-			if m.Over() && c != '\n' {
+			if m.IsOver() && c != '\n' {
 				t.Errorf("%s: over before its end", name)
 			}
 			_, _ = m.Write([]byte{c})
 		}
-		if m.Over() != tc.over {
-			t.Errorf("%s: over is %v", name, m.Over())
+		if m.IsOver() != tc.over {
+			t.Errorf("%s: over is %v", name, m.IsOver())
 		}
 	}
 }

@@ -26,8 +26,8 @@ type Source struct {
 	Model bool
 	// Texts asks for the texts of each message, as a model reads them.
 	Texts bool
-	// Beside are the texts outside the body, in the query.
-	Beside []value.Member
+	// Query are the texts outside the body, in the query.
+	Query []value.Member
 }
 
 // Provider returns the provider, as far as the head identifies it.
@@ -124,8 +124,8 @@ func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	if !b.asks && !src.Model {
 		return nil, nil
 	}
-	for _, m := range src.Beside {
-		b.other(m.Key, m.Value, false)
+	for _, m := range src.Query {
+		b.unknownMember(m.Key, m.Value, false)
 	}
 	if b.unreadable != "" {
 		return Unreadable(src, b.unreadable), nil

@@ -44,9 +44,9 @@ var conversations = map[string]bool{
 	"systeminstruction": true, "instructions": true, "history": true, "chat_history": true, "conversation": true, "turns": true, "documents": true, "instances": true,
 }
 
-// notTold are members of a message in which a name such as tokens belongs to the application:
+// appMembers are members of a message in which a name such as tokens belongs to the application:
 // arguments of tools, and measurements of earlier answers.
-var notTold = map[string]bool{
+var appMembers = map[string]bool{
 	"arguments": true, "input": true, "args": true, "function": true, "function_call": true, "functioncall": true, "tool_calls": true,
 	"parameters": true, "metadata": true, "logprobs": true, "usage": true, "schema": true, "input_schema": true,
 }
@@ -70,7 +70,7 @@ func encodedIn(v value.Value, depth int) (why string) {
 	v.Each(func(name string, member value.Value) bool {
 		low := strings.ToLower(name)
 		switch {
-		case notTold[low]:
+		case appMembers[low]:
 		case vectorNames[low] && !member.IsNull():
 			why = asVectors
 		case (tokenNames[low] || wordMembers[low]) && numbers(member, 0):

@@ -29,13 +29,13 @@ type Meter struct {
 	inData  bool
 	cr      bool // the last byte was a CR
 	ending  bool // this event is the last one
-	over    bool
+	ended    bool
 
 	capture []byte
 	from    int // depth at which the capture began; 0 if nothing is captured
 
 	input, output int64
-	told          bool
+	reported          bool
 	ascii, other  int64 // characters of texts
 	counting      bool
 }
@@ -95,15 +95,15 @@ func (m *Meter) endLine() {
 		m.endDocument()
 	}
 	if len(m.line) == 0 {
-		m.over = m.over || m.ending
+		m.ended = m.ended || m.ending
 	}
 	m.ending = m.ending || lastWords[string(m.line)]
 	m.inData, m.line = false, m.line[:0]
 }
 
-// Over reports whether the stream's last event has passed. Clients need not read on, even if the
+// IsOver reports whether the stream's last event has passed. Clients need not read on, even if the
 // stream has not ended.
-func (m *Meter) Over() bool { return m.over }
+func (m *Meter) IsOver() bool { return m.ended }
 
 // endDocument resets the position: each event is a new document.
 func (m *Meter) endDocument() {
@@ -228,7 +228,7 @@ func (m *Meter) readCapture() {
 	if !ok1 && !ok2 {
 		return
 	}
-	m.told = true
+	m.reported = true
 	m.input, m.output = max(m.input, in), max(m.output, out)
 }
 
@@ -241,7 +241,7 @@ type Cost struct {
 
 // Cost returns the cost so far.
 func (m *Meter) Cost() Cost {
-	return Cost{Reported: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
+	return Cost{Reported: m.reported, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
 }
 
 // Total returns the cost in tokens, including the prompt, which was estimated beforehand.

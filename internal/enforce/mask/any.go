@@ -59,7 +59,7 @@ func (a *AnyStream) Close() error {
 
 // follow reports whether another document follows the first one. Models that stream send a document
 // for each word.
-func (a *AnyStream) follow() opened {
+func (a *AnyStream) follow() bodyStart {
 	text := bytes.TrimPrefix(a.head, []byte(byteOrderMark))
 	if a.whole == 0 {
 		a.whole = a.first.end(text)
@@ -70,7 +70,7 @@ func (a *AnyStream) follow() opened {
 	return document
 }
 
-func (a *AnyStream) begin(kind opened) error {
+func (a *AnyStream) begin(kind bodyStart) error {
 	switch kind {
 	case documents:
 		a.to = a.rules.valuesTo(a.out)
@@ -85,11 +85,11 @@ func (a *AnyStream) begin(kind opened) error {
 	return err
 }
 
-// opened is what the first bytes of a body show.
-type opened uint8
+// bodyStart is what the first bytes of a body show.
+type bodyStart uint8
 
 const (
-	undecided opened = iota
+	undecided bodyStart = iota
 	prose
 	document
 	documents // several in a row
@@ -97,7 +97,7 @@ const (
 
 // startOf returns opened for the beginning of a text. A document begins with {" or {}, [{, [[, [" or
 // [].
-func startOf(p []byte) opened {
+func startOf(p []byte) bodyStart {
 	p = bytes.TrimLeft(bytes.TrimPrefix(p, []byte(byteOrderMark)), " \t\r\n\x1e")
 	if len(p) == 0 {
 		return undecided

@@ -119,7 +119,7 @@ func (s *EventStream) rewrite(raw []byte, lines []line, doc, changed []byte) []b
 	for _, l := range lines {
 		switch {
 		case l.name != "data" || same:
-			if value, ok := s.beside(&l, raw, doc, changed); ok {
+			if value, ok := s.cleanLine(&l, raw, doc, changed); ok {
 				out = append(append(out, value...), raw[l.end:l.next]...)
 			}
 		case s.lines:
@@ -134,11 +134,11 @@ func (s *EventStream) rewrite(raw []byte, lines []line, doc, changed []byte) []b
 	return out
 }
 
-// beside returns what stays of a line that is not part of the document, or false if nothing does.
+// cleanLine returns what stays of a line that is not part of the document, or false if nothing does.
 // If members are masked by path, comments lose their text and unknown fields are dropped: no client
 // reads them, and they may contain a document. An id or a name stays if it is a plain word and
 // repeats nothing that is masked.
-func (s *EventStream) beside(l *line, raw, doc, changed []byte) ([]byte, bool) {
+func (s *EventStream) cleanLine(l *line, raw, doc, changed []byte) ([]byte, bool) {
 	all, text := raw[l.from:l.end], raw[l.start:l.end]
 	if len(s.rules.paths) == 0 || l.name == "data" || l.from == l.end {
 		return all, true

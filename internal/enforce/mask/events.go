@@ -21,7 +21,7 @@ type EventStream struct {
 
 	lines    bool    // each line is a document; there are no events
 	values   *values // finds documents in any layout; nil if lines or events separate them
-	begun    bool    // the beginning was checked
+	startChecked    bool    // the beginning was checked
 	buf      []byte  // the beginning of an event
 	looked   int     // the part of buf that contains no end of an event
 	queue    []*event
@@ -48,7 +48,7 @@ type channel struct {
 	from  int // everything before it is settled
 	base  int // position of text[0] in the whole text
 	parts []*part
-	begun bool
+	startChecked bool
 }
 
 // part is what one event adds to a channel.
@@ -84,11 +84,11 @@ func (r *Rules) valuesTo(out func([]byte) error) *EventStream {
 // Write implements io.Writer.
 func (s *EventStream) Write(p []byte) (int, error) {
 	s.buf = appendHeld(s.buf, p)
-	if !s.begun {
+	if !s.startChecked {
 		if len(s.buf) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(s.buf)) {
 			return len(p), nil
 		}
-		s.begun = true
+		s.startChecked = true
 		s.buf = bytes.TrimPrefix(s.buf, []byte(byteOrderMark))
 	}
 	from := 0
@@ -156,9 +156,9 @@ func (s *EventStream) event(raw []byte) error {
 	structured := len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(doc)
 	changed := doc
 	switch {
-	case n > 0 && s.rules.Structured() && !structured && len(text) > 0 && string(text) != "[DONE]":
+	case n > 0 && s.rules.NeedsJSON() && !structured && len(text) > 0 && string(text) != "[DONE]":
 		return errEvent
-	case structured && s.rules.Structured():
+	case structured && s.rules.NeedsJSON():
 		var err error
 		if changed, err = s.rules.structured(doc); err != nil {
 			return err
@@ -231,11 +231,11 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 		case '"':
 			text, _ := Unescape(nil, nil, doc[n.start+1:n.end-1])
 			if kind, ok := fitsHint(hint&s.rules.set, text); ok {
-				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.quoted(nil, text, s.rules.how[kind])})
+				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.appendQuoted(nil, text, s.rules.how[kind])})
 			}
 		default:
 			keyed.done, keyed.hint = keyed.done[:0], hint
-			keyed.scalar(doc[n.start:n.end])
+			keyed.maskScalar(doc[n.start:n.end])
 			if len(keyed.done) > 0 && keyed.done[0] == '"' {
 				ev.replace(edit{where.raw(n.start), where.raw(n.start) + n.end - n.start, bytes.Clone(keyed.done)})
 			}
@@ -292,7 +292,7 @@ func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Ki
 		}
 		var with []byte
 		if first {
-			with = s.hidden(text, kind, p.quoted)
+			with = s.replacement(text, kind, p.quoted)
 		}
 		first = false
 		p.hide(from, to, with)
@@ -308,15 +308,15 @@ func (s *EventStream) maskSingle(ev *event, raw int, inner []byte, quoted bool) 
 	spans, _ := s.rules.set.Scan(nil, text, 0, true)
 	p := &part{ev: ev, raw: raw, at: at, end: len(text), quoted: quoted}
 	for _, sp := range spans {
-		p.hide(sp.Start, sp.End, s.hidden(text[sp.Start:sp.End], sp.Kind, quoted))
+		p.hide(sp.Start, sp.End, s.replacement(text[sp.Start:sp.End], sp.Kind, quoted))
 	}
 }
 
-func (s *EventStream) hidden(text []byte, kind pii.Kind, quoted bool) []byte {
+func (s *EventStream) replacement(text []byte, kind pii.Kind, quoted bool) []byte {
 	if quoted {
-		return s.rules.quoted(nil, text, s.rules.how[kind])
+		return s.rules.appendQuoted(nil, text, s.rules.how[kind])
 	}
-	return s.rules.hidden(nil, text, s.rules.how[kind])
+	return s.rules.appendReplacement(nil, text, s.rules.how[kind])
 }
 
 // hide replaces the section of this part that is inside from and to, which are positions in the
@@ -343,8 +343,8 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 	c.text = append(c.text, text...)
 	c.parts = append(c.parts, &part{ev: ev, start: start, end: start + len(text), raw: raw, at: at, quoted: quoted})
 	ev.pending++
-	if !c.begun {
-		c.begun = true
+	if !c.startChecked {
+		c.startChecked = true
 		// The first word of an answer passes at once, even if an e-mail address might begin with
 		// it.
 		if opening[string(bytes.TrimSpace(c.text))] {
@@ -356,18 +356,18 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 			return
 		}
 	}
-	s.writeSettled(c, false)
+	s.maskScanned(c, false)
 }
 
-// writeSettled masks what is new and settled in a channel.
-func (s *EventStream) writeSettled(c *channel, final bool) {
-	spans, settled := s.rules.set.Scan(nil, c.text, c.from, final)
+// maskScanned masks what is new and settled in a channel.
+func (s *EventStream) maskScanned(c *channel, final bool) {
+	spans, scanned := s.rules.set.Scan(nil, c.text, c.from, final)
 	for _, sp := range spans {
 		s.hide(c.parts, c.base+sp.Start, c.base+sp.End, c.text[sp.Start:sp.End], sp.Kind)
 	}
 	kept := c.parts[:0]
 	for _, p := range c.parts {
-		if p.end <= c.base+settled {
+		if p.end <= c.base+scanned {
 			p.ev.pending--
 			continue
 		}
@@ -375,16 +375,16 @@ func (s *EventStream) writeSettled(c *channel, final bool) {
 	}
 	clear(c.parts[len(kept):])
 	c.parts = kept
-	cut := max(0, settled-pii.Context)
+	cut := max(0, scanned-pii.Context)
 	c.text = append(c.text[:0], c.text[cut:]...)
-	c.base, c.from = c.base+cut, settled-cut
+	c.base, c.from = c.base+cut, scanned-cut
 }
 
 // finish ends every channel whose name has the prefix.
 func (s *EventStream) finish(prefix string) {
 	for name, c := range s.channels {
 		if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
-			s.writeSettled(c, true)
+			s.maskScanned(c, true)
 			delete(s.channels, name)
 		}
 	}

@@ -57,7 +57,7 @@ func (r *Rules) Head(h map[string][]string) {
 		}
 		hidden := make([]string, len(values))
 		for i, v := range values {
-			hidden[i] = string(r.hidden(nil, []byte(v), rule.strategy))
+			hidden[i] = string(r.appendReplacement(nil, []byte(v), rule.strategy))
 		}
 		h[rule.name] = hidden
 	}

@@ -134,10 +134,10 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 				if !s.checked && !IsText(p[i:i+n]) {
 					return errNotText
 				}
-				s.str(p[i : i+n])
+				s.maskString(p[i : i+n])
 			}
 		case c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
-			if n = scalarEnd(p[i:], final); n > 0 && !s.scalar(p[i:i+n]) {
+			if n = scalarEnd(p[i:], final); n > 0 && !s.maskScalar(p[i:i+n]) {
 				return errNotJSON
 			}
 		case c == ':':
@@ -209,8 +209,8 @@ func scalarEnd(p []byte, final bool) int {
 	return 0
 }
 
-// str masks one string, including its quotes.
-func (s *JSONStream) str(raw []byte) {
+// maskString masks one string, including its quotes.
+func (s *JSONStream) maskString(raw []byte) {
 	inner := raw[1 : len(raw)-1]
 	text, at := inner, []int32(nil)
 	if bytes.IndexByte(inner, '\\') >= 0 {
@@ -222,7 +222,7 @@ func (s *JSONStream) str(raw []byte) {
 	}
 	if kind, ok := fitsHint(hint, text); ok {
 		s.done = append(s.done, '"')
-		s.done = s.rules.quoted(s.done, text, s.rules.how[kind])
+		s.done = s.rules.appendQuoted(s.done, text, s.rules.how[kind])
 		s.done = append(s.done, '"')
 		return
 	}
@@ -238,20 +238,20 @@ func (s *JSONStream) str(raw []byte) {
 			a, b = int(at[a]), int(at[b])
 		}
 		s.done = append(s.done, inner[from:a]...)
-		s.done = s.rules.quoted(s.done, text[sp.Start:sp.End], s.rules.how[sp.Kind])
+		s.done = s.rules.appendQuoted(s.done, text[sp.Start:sp.End], s.rules.how[sp.Kind])
 		from = b
 	}
 	s.done = append(append(s.done, inner[from:]...), '"')
 }
 
-// quoted appends the replacement of a text, escaped for a JSON string.
-func (r *Rules) quoted(dst, text []byte, strategy string) []byte {
-	quoted := value.AppendString(nil, string(r.hidden(nil, text, strategy)))
+// appendQuoted appends the replacement of a text, escaped for a JSON string.
+func (r *Rules) appendQuoted(dst, text []byte, strategy string) []byte {
+	quoted := value.AppendString(nil, string(r.appendReplacement(nil, text, strategy)))
 	return append(dst, quoted[1:len(quoted)-1]...)
 }
 
-// scalar masks a number, which becomes a string. It returns false if raw is not JSON.
-func (s *JSONStream) scalar(raw []byte) bool {
+// maskScalar masks a number, which becomes a string. It returns false if raw is not JSON.
+func (s *JSONStream) maskScalar(raw []byte) bool {
 	if raw[0] >= 'a' {
 		s.done = append(s.done, raw...)
 		w := string(raw)
@@ -265,7 +265,7 @@ func (s *JSONStream) scalar(raw []byte) bool {
 		}
 		if ok {
 			s.done = append(s.done, '"')
-			s.done = s.rules.quoted(s.done, raw, s.rules.how[kind])
+			s.done = s.rules.appendQuoted(s.done, raw, s.rules.how[kind])
 			s.done = append(s.done, '"')
 			return true
 		}

@@ -115,14 +115,14 @@ func isStricter(a, b string) bool {
 	return order(a) > order(b)
 }
 
-// Empty reports whether no part of a body changes.
-func (r *Rules) Empty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
+// IsEmpty reports whether no part of a body changes.
+func (r *Rules) IsEmpty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
 
-// Private reports whether the rules look for personal data.
-func (r *Rules) Private() bool { return r.set != 0 }
+// MasksPersonalData reports whether the rules look for personal data.
+func (r *Rules) MasksPersonalData() bool { return r.set != 0 }
 
-// Structured reports whether only JSON can be masked, because paths have no meaning elsewhere.
-func (r *Rules) Structured() bool { return len(r.paths) > 0 || r.Rewrite != nil }
+// NeedsJSON reports whether only JSON can be masked, because paths have no meaning elsewhere.
+func (r *Rules) NeedsJSON() bool { return len(r.paths) > 0 || r.Rewrite != nil }
 
 // Text masks personal data in a complete text.
 func (r *Rules) Text(text []byte) []byte {
@@ -137,14 +137,14 @@ func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
 	at := 0
 	for _, s := range spans {
 		dst = append(dst, text[at:s.Start]...)
-		dst = r.hidden(dst, text[s.Start:s.End], r.how[s.Kind])
+		dst = r.appendReplacement(dst, text[s.Start:s.End], r.how[s.Kind])
 		at = s.End
 	}
 	return append(dst, text[at:]...)
 }
 
-// hidden appends the replacement of a text under a strategy.
-func (r *Rules) hidden(dst, text []byte, strategy string) []byte {
+// appendReplacement appends the replacement of a text under a strategy.
+func (r *Rules) appendReplacement(dst, text []byte, strategy string) []byte {
 	return pii.Hide(dst, text, strategy, r.key)
 }
 
@@ -182,7 +182,7 @@ func (t *TextStream) Write(p []byte) (int, error) {
 	}
 	t.text = append(t.text, whole[:end]...)
 	t.cut = append([]byte(nil), whole[end:]...)
-	return n, t.writeSettled(false)
+	return n, t.writeScanned(false)
 }
 
 // Close writes the rest.
@@ -190,25 +190,25 @@ func (t *TextStream) Close() error {
 	if len(t.cut) > 0 {
 		return errNotText
 	}
-	return t.writeSettled(true)
+	return t.writeScanned(true)
 }
 
-func (t *TextStream) writeSettled(final bool) error {
-	spans, settled := t.rules.set.Scan(nil, t.text, t.from, final)
-	if settled == t.from {
+func (t *TextStream) writeScanned(final bool) error {
+	spans, scanned := t.rules.set.Scan(nil, t.text, t.from, final)
+	if scanned == t.from {
 		return nil
 	}
 	t.done = t.done[:0]
 	at := t.from
 	for _, s := range spans {
 		t.done = append(t.done, t.text[at:s.Start]...)
-		t.done = t.rules.hidden(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
+		t.done = t.rules.appendReplacement(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
 		at = s.End
 	}
-	t.done = append(t.done, t.text[at:settled]...)
-	cut := max(0, settled-pii.Context)
+	t.done = append(t.done, t.text[at:scanned]...)
+	cut := max(0, scanned-pii.Context)
 	t.text = append(t.text[:0], t.text[cut:]...)
-	t.from = settled - cut
+	t.from = scanned - cut
 	if len(t.done) == 0 {
 		return nil
 	}

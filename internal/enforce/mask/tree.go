@@ -137,33 +137,33 @@ func shapeOf(doc []byte) shape {
 	mark := func(name string) string { return name + "=" + root.get(name).raw(doc) + ";" }
 	switch {
 	case root.get("jsonrpc") != nil:
-		s.collect(&root, "", never)
+		s.collect(&root, "", joinNone)
 	case root.get("choices") != nil:
 		s.choices(doc, &root)
 	case typ == "message_stop" || typ == "response.completed" || typ == "response.done" || typ == "response.incomplete" || typ == "response.failed":
 		s.last = true
-		s.collect(&root, "", never)
+		s.collect(&root, "", joinNone)
 	case typ != "":
 		own := mark("index") + mark("output_index") + mark("content_index") + mark("summary_index") + mark("item_id")
 		if typeEnds(typ, ".done", "_stop", "-end") {
 			s.ends = append(s.ends, own)
 		}
-		kind := never
+		kind := joinNone
 		if typeEnds(typ, ".delta", "_delta", "-delta") {
-			kind = within
+			kind = joinPlace
 		}
 		for i := range root.below {
 			m := &root.below[i]
 			if m.key == "delta" {
 				s.collect(m, own+typ+".delta", kind)
 			} else {
-				s.collect(m, "", never)
+				s.collect(m, "", joinNone)
 			}
 		}
 	case root.kind == '"': // each event is a piece of the text and nothing else
 		s.pieces = append(s.pieces, piece{root.start + 1, root.end - 1, "?"})
 	default:
-		s.collect(&root, "?", byName)
+		s.collect(&root, "?", joinNamed)
 	}
 	return s
 }
@@ -179,7 +179,7 @@ func (s *shape) choices(doc []byte, root *node) {
 	for i := range root.below {
 		m := &root.below[i]
 		if m.key != "choices" {
-			s.collect(m, "", never)
+			s.collect(m, "", joinNone)
 			continue
 		}
 		for j := range m.below {
@@ -193,7 +193,7 @@ func (s *shape) choices(doc []byte, root *node) {
 				if part.key == "delta" || part.key == "text" {
 					s.deltas(doc, part, own+part.key)
 				} else {
-					s.collect(part, "", never)
+					s.collect(part, "", joinNone)
 				}
 			}
 		}
@@ -223,19 +223,19 @@ func (s *shape) deltas(doc []byte, n *node, path string) {
 	}
 }
 
-type joins uint8
+type joinKind uint8
 
 const (
-	never  joins = iota // each string is a text of its own
-	within              // each continues the one in the same place, except labels
-	byName              // those in members named as text
+	joinNone  joinKind = iota // each string is a text of its own
+	joinPlace              // each continues the one in the same place, except labels
+	joinNamed              // those in members named as text
 )
 
-func (s *shape) collect(n *node, path string, how joins) {
+func (s *shape) collect(n *node, path string, how joinKind) {
 	switch n.kind {
 	case '"':
 		channel := ""
-		if how == within && !labels[n.key] || how == byName && textual[n.key] {
+		if how == joinPlace && !labels[n.key] || how == joinNamed && textual[n.key] {
 			channel = path
 		}
 		s.pieces = append(s.pieces, piece{n.start + 1, n.end - 1, channel})

@@ -78,7 +78,7 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store") // the next caller may see something else
-	_ = http.NewResponseController(w).SetWriteDeadline(m.Now().Add(bodies.ClientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(m.Now().Add(bodies.ClientWriteTimeout))
 
 	rules.Head(h)
 	doc, err := []byte(nil), error(nil)
@@ -108,8 +108,8 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 		err = ErrUnmaskable
 	case how == wholeJSON, how == plainText && ans.ContentLength > 0 && ans.ContentLength <= MaxHeld:
 		var rest io.Reader
-		doc, rest, err = m.readWhole(ans, !rules.Structured())
-		if err == nil && rest != nil && rules.Structured() {
+		doc, rest, err = m.readWhole(ans, !rules.NeedsJSON())
+		if err == nil && rest != nil && rules.NeedsJSON() {
 			stored, refusal := m.maskLarge(ctx, doc, rest, rules)
 			if refusal != nil {
 				m.refuseUnmasked(w, in, v, refusal)
@@ -120,7 +120,7 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 			return
 		}
 		if err == nil && rest != nil {
-			m.stream(w, ans, rules, how, io.MultiReader(bodies.NewSent(doc, nil), rest))
+			m.stream(w, ans, rules, how, io.MultiReader(bodies.NewMemoryBody(doc, nil), rest))
 			clean = true
 			return
 		}
@@ -180,7 +180,7 @@ func (m *Masker) maskWhole(doc []byte, rules *mask.Rules, how rewriteMethod) ([]
 		return m.applyMask(doc, rules)
 	}
 	var out []byte
-	err := m.Panics.Contain("a mask panicked", func() error {
+	err := m.Panics.Run("a mask panicked", func() error {
 		to := rules.AnyTo(func(p []byte) error { out = append(out, p...); return nil })
 		if _, err := to.Write(doc); err != nil {
 			return err
@@ -216,7 +216,7 @@ func rewriteMethodOf(types []string, rules *mask.Rules) rewriteMethod {
 		return wholeJSON
 	case media == "text/event-stream":
 		return events
-	case rules.Structured():
+	case rules.NeedsJSON():
 		return unreadableType
 	case media == "application/x-ndjson", media == "application/ndjson", media == "application/jsonl", media == "application/jsonlines", media == "application/x-jsonlines",
 		media == "application/json-seq", strings.HasSuffix(media, "+json-seq"):
@@ -240,7 +240,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 	w.WriteHeader(ans.StatusCode)
 	_ = rc.Flush()
 	out := func(p []byte) error {
-		_ = rc.SetWriteDeadline(m.Now().Add(bodies.ClientWrite))
+		_ = rc.SetWriteDeadline(m.Now().Add(bodies.ClientWriteTimeout))
 		if _, err := w.Write(p); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 func (m *Masker) rewrite(to Rewriter, ans *upstream.Answer, body io.Reader) error {
 	buf := m.Buffers.Get()
 	defer m.Buffers.Put(buf)
-	return m.Panics.Contain("a mask panicked", func() error {
+	return m.Panics.Run("a mask panicked", func() error {
 		for {
 			if err := ans.Extend(m.BodyIdle); err != nil {
 				return err
@@ -293,7 +293,7 @@ func (m *Masker) applyMask(doc []byte, rules *mask.Rules) (out []byte, err error
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return nil, nil
 	}
-	err = m.Panics.Contain("a mask panicked", func() error {
+	err = m.Panics.Run("a mask panicked", func() error {
 		out, err = rules.JSON(doc)
 		return err
 	})
@@ -310,19 +310,19 @@ func Unpacked(ans *upstream.Answer, body io.Reader) (io.Reader, error) {
 		if err != nil {
 			return nil, ErrUnmaskable
 		}
-		return &zipped{z, body}, nil
+		return &gzipBody{z, body}, nil
 	}
 	return nil, ErrUnmaskable
 }
 
-// zipped is a gzip stream. Anything after its end is an error.
-type zipped struct {
+// gzipBody is a gzip stream. Anything after its end is an error.
+type gzipBody struct {
 	*gzip.Reader
 	below io.Reader
 }
 
 // Read implements io.Reader.
-func (z *zipped) Read(p []byte) (int, error) {
+func (z *gzipBody) Read(p []byte) (int, error) {
 	n, err := z.Reader.Read(p)
 	if errors.Is(err, io.EOF) && !upstream.Drain(z.below) {
 		return n, ErrUnmaskable

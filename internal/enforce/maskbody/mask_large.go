@@ -31,12 +31,12 @@ func unmaskable(limit string, bytes int) *request.Refusal {
 // maskLarge masks a document that is larger than MaxHeld; begun is the part that was
 // read. The document is on disk before and after masking, so that neither a slow application
 // nor a slow client costs memory. Nothing is sent before all of it is masked.
-func (m *Masker) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
+func (m *Masker) maskLarge(ctx context.Context, prefix []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
 	failed := request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked")
 	if rules.Rewrite != nil {
 		return nil, unmaskable("tool_list", MaxHeld)
 	}
-	doc, tooLong, err := m.Bodies.Keep(begun, rest, bodies.MaxMasked)
+	doc, tooLong, err := m.Bodies.Save(prefix, rest, bodies.MaxMasked)
 	defer func() { doc.Close() }()
 	switch {
 	case tooLong:
@@ -72,10 +72,10 @@ func (m *Masker) maskLarge(ctx context.Context, begun []byte, rest io.Reader, ru
 // maskStored masks a document on disk into another one.
 func (m *Masker) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File, error) {
 	copies := copiesForPaths
-	if rules.Private() {
+	if rules.MasksPersonalData() {
 		copies = CopiesForPrivacy
 	}
-	room := m.Bodies.Room()
+	room := m.Bodies.NewReservation()
 	defer room.Release()
 	if !room.Grow(copies * int(doc.Length())) {
 		return nil, bodies.ErrTooMany
@@ -88,7 +88,7 @@ func (m *Masker) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File, 
 	if err != nil {
 		return nil, err
 	}
-	err = m.Panics.Contain("a mask panicked", func() error {
+	err = m.Panics.Run("a mask panicked", func() error {
 		return rules.JSONInto(whole, func(p []byte) error {
 			_, err := masked.Write(p)
 			return err
@@ -112,7 +112,7 @@ func (m *Masker) sendStored(w http.ResponseWriter, status int, doc *bodies.File)
 	for {
 		n, err := body.Read(buf[:])
 		if n > 0 {
-			_ = rc.SetWriteDeadline(m.Now().Add(bodies.ClientWrite))
+			_ = rc.SetWriteDeadline(m.Now().Add(bodies.ClientWriteTimeout))
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				err = werr
 			}

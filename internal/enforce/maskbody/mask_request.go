@@ -31,7 +31,7 @@ func (m *Masker) Request(w http.ResponseWriter, r *http.Request, st *settings.Se
 		return cannot(err.Error())
 	}
 	rules.Head(in.Headers)
-	if rules.Empty() || r.Body == nil || r.Body == http.NoBody {
+	if rules.IsEmpty() || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	head := request.HeadOf(r.Header, r.ContentLength)
@@ -60,7 +60,7 @@ func (m *Masker) Request(w http.ResponseWriter, r *http.Request, st *settings.Se
 	default:
 		return cannot("its media type is not supported")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewSent(out, seen.Hold.Release), int64(len(out)), nil
+	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewMemoryBody(out, seen.Memory.Release), int64(len(out)), nil
 	dropBodyFields(in)
 	if len(out) == 0 {
 		r.Body = http.NoBody
@@ -78,7 +78,7 @@ func dropBodyFields(in *request.Inbound) {
 // maskKept masks a body on disk. Media hold no text: they are cut out before masking and
 // put back after it, so that the rest fits into memory.
 func (m *Masker) maskKept(r *http.Request, in *request.Inbound, seen *request.Inspection, rules *mask.Rules, cannot func(string) *request.Refusal) *request.Refusal {
-	if !request.MayBeJSON(seen.Head, seen.Begin()) {
+	if !request.MayBeJSON(seen.Head, seen.Prefix()) {
 		return cannot("it is large and not JSON")
 	}
 	var key [16]byte
@@ -93,13 +93,13 @@ func (m *Masker) maskKept(r *http.Request, in *request.Inbound, seen *request.In
 	case err != nil:
 		return cannot("it is not valid JSON")
 	}
-	room := m.Bodies.Room()
+	room := m.Bodies.NewReservation()
 	defer room.Release()
 	if !room.Grow(copiesForPaths * len(doc)) {
 		return request.TooMany()
 	}
 	out := make([]byte, 0, len(doc)+len(doc)/8)
-	err = m.Panics.Contain("a mask panicked", func() error {
+	err = m.Panics.Run("a mask panicked", func() error {
 		return rules.JSONInto(doc, func(p []byte) error {
 			if len(out)+len(p) > cap(out) { // masked values may be longer
 				more := cap(out) + len(p)
@@ -157,7 +157,7 @@ func (m *Masker) readForMask(w http.ResponseWriter, r *http.Request, in *request
 		case seen == nil:
 			in.Seen = read
 		default:
-			in.Seen.Body, in.Seen.Kept, in.Seen.Hold, in.Seen.Whole, in.Seen.Refusal = read.Body, read.Kept, read.Hold, read.Whole, read.Refusal
+			in.Seen.Body, in.Seen.Kept, in.Seen.Memory, in.Seen.Whole, in.Seen.Refusal = read.Body, read.Kept, read.Memory, read.Whole, read.Refusal
 		}
 		seen = in.Seen
 	}

@@ -148,11 +148,11 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 
 // The member names that decide what a message is, and what its object is.
 var (
-	messageNames = spelling.Known("jsonrpc", "id", "method", "params", "result", "error")
-	errorNames   = spelling.Known("code", "message", "data")
-	paramNames   = spelling.Known("name", "arguments", "uri", "taskId", "ref", "protocolVersion", "_meta")
-	refNames     = spelling.Known("type", "name", "uri")
-	metaNames    = spelling.Known(versionMember)
+	messageNames = spelling.New("jsonrpc", "id", "method", "params", "result", "error")
+	errorNames   = spelling.New("code", "message", "data")
+	paramNames   = spelling.New("name", "arguments", "uri", "taskId", "ref", "protocolVersion", "_meta")
+	refNames     = spelling.New("type", "name", "uri")
+	metaNames    = spelling.New(versionMember)
 )
 
 // isRPC reports whether some server may take v for a message. Servers differ in whether `Method`

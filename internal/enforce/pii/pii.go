@@ -95,44 +95,44 @@ const Cut = 0
 // the text with package plaintext; the spans are positions in the original. settled is how far the
 // text is understood: no later span will begin before it. final means that no more text follows;
 // settled is then len(text).
-func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, scanned int) {
 	for size := window; ; {
 		end := min(len(text), from+size)
 		context := max(0, from-Context)
 		n := len(dst)
-		dst, settled = s.read(dst, text[context:end], from-context, final && end == len(text))
-		settled += context
+		dst, scanned = s.read(dst, text[context:end], from-context, final && end == len(text))
+		scanned += context
 		for i := n; i < len(dst); i++ {
 			dst[i].Start, dst[i].End = dst[i].Start+context, dst[i].End+context
 		}
 		if end == len(text) {
-			return dst, settled
+			return dst, scanned
 		}
-		if settled == from {
+		if scanned == from {
 			size *= 2
 		}
-		from = settled
+		from = scanned
 	}
 }
 
 // read scans a decoded text.
-func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, scanned int) {
 	if plaintext.Clean(text, final) {
 		return s.scanPlain(dst, text, from, final)
 	}
 	var t plaintext.Text
 	t.Fold(text, final)
 	n := len(dst)
-	dst, settled = s.scanPlain(dst, t.Bytes, t.At(from), final)
+	dst, scanned = s.scanPlain(dst, t.Bytes, t.At(from), final)
 	for i := n; i < len(dst); i++ {
 		start, end := t.Original(dst[i].Start, dst[i].End)
 		dst[i].Start, dst[i].End = max(start, from), max(end, from)
 	}
-	return dst, max(t.Place(settled), from)
+	return dst, max(t.Place(scanned), from)
 }
 
 // scanPlain scans a text without decoding it.
-func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+func (s Set) scanPlain(dst []Span, text []byte, from int, final bool) (spans []Span, scanned int) {
 	sc := scan{set: s, t: text, final: final, nextAt: -1}
 	for i := from; i < len(text); {
 		end, kind := 0, Kind(0)

@@ -126,8 +126,8 @@ func TestScanOverLines(t *testing.T) {
 			t.Errorf("%q: %v", text, spans)
 		}
 		for cut := range text {
-			if part, settled := set.Scan(nil, []byte(text[:cut]), 0, false); want && len(spans) == 1 && cut < spans[0].End && (len(part) > 0 || settled > spans[0].Start) {
-				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, settled)
+			if part, scanned := set.Scan(nil, []byte(text[:cut]), 0, false); want && len(spans) == 1 && cut < spans[0].End && (len(part) > 0 || scanned > spans[0].Start) {
+				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, scanned)
 			}
 		}
 	}
@@ -160,9 +160,9 @@ func TestScanOverMarkup(t *testing.T) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 		for cut := range text {
-			part, settled := set.Scan(nil, []byte(text[:cut]), 0, false)
-			if want != "" && cut < spans[0].End && (len(part) > 0 || settled > spans[0].Start) {
-				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, settled)
+			part, scanned := set.Scan(nil, []byte(text[:cut]), 0, false)
+			if want != "" && cut < spans[0].End && (len(part) > 0 || scanned > spans[0].Start) {
+				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, scanned)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ import (
 type Recorder struct {
 	journal *journal.Journal
 	bundles *follow.Follower
-	scout   *discovery.Scout
+	hosts   *discovery.Reporter
 	panics  *panics.Reporter
 	count   *metrics.Counters
 	log     *slog.Logger
@@ -42,9 +42,9 @@ type Recorder struct {
 
 // New returns a recorder that writes to log. limits say when refusals are counted together. decided
 // adds a decision to the span of its request; nil: nothing is traced.
-func New(log *journal.Journal, bundles *follow.Follower, scout *discovery.Scout, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
+func New(log *journal.Journal, bundles *follow.Follower, hosts *discovery.Reporter, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
 	return &Recorder{
-		journal: log, bundles: bundles, scout: scout, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
+		journal: log, bundles: bundles, hosts: hosts, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
 		folder: fold.New[[]byte](limits), inputs: newInputAllowance(), events: sync.Pool{New: func() any { buf := make([]byte, 0, 2048); return &buf }},
 	}
 }
@@ -85,10 +85,10 @@ func (r *Recorder) Record(st *settings.State, in *request.Inbound, who *identity
 
 // noteHost tells the scout about the host of a request that no resource covers.
 func (r *Recorder) noteHost(st *settings.State, in *request.Inbound, v *judge.Verdict) {
-	if !st.Discovery || st.Set == nil || v.Decision.Resource != nil || r.scout.Quiet(in.Host, in.At) {
+	if !st.Discovery || st.Set == nil || v.Decision.Resource != nil || r.hosts.WasNotedRecently(in.Host, in.At) {
 		return
 	}
-	r.scout.Note(st.Set, &discovery.Seen{By: *in.Locator(), Client: in.Client, Scheme: in.Scheme(), At: in.At})
+	r.hosts.Note(st.Set, &discovery.Request{Target: *in.Locator(), Client: in.Client, Scheme: in.Scheme(), At: in.At})
 }
 
 // appendEvent writes one event in the shape of OPA's Decision Log Service API. What OPA
@@ -252,7 +252,7 @@ func appendAgent(dst []byte, in *request.Inbound, who *identity.Caller) []byte {
 // appendBasicInput writes the part of the input that every audit level keeps.
 func appendBasicInput(dst []byte, in *request.Inbound, who *identity.Caller, v *judge.Verdict) []byte {
 	dst = append(dst, `{"user":{`...)
-	if who != nil && who.Proven() {
+	if who != nil && who.IsKnown() {
 		dst = append(dst, `"id":`...)
 		dst = value.AppendString(dst, who.ID)
 		if who.Email != "" {

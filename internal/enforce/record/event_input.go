@@ -38,7 +38,7 @@ func (r *Recorder) appendEventInput(dst []byte, st *settings.State, in *request.
 	if req := r.recordable(in, v); req == in && v.Asked.User.Defined() {
 		q = in.WithHead(st.Settings, v.Asked)
 	} else {
-		q = req.Question(st.Settings, who, true)
+		q = req.DecisionRequest(st.Settings, who, true)
 	}
 	dst = appendInput(dst, &q)
 	if !kept && len(dst)-from > inputMost {
@@ -88,7 +88,7 @@ func (r *Recorder) recordable(in *request.Inbound, v *judge.Verdict) *request.In
 		return &req
 	}
 	var body []byte
-	err = r.panics.Contain("a mask panicked", func() error {
+	err = r.panics.Run("a mask panicked", func() error {
 		body, err = rules.JSON(in.Seen.Body)
 		return err
 	})

@@ -35,11 +35,11 @@ func (r *Recorder) foldRefusal(st *settings.State, in *request.Inbound, who *ide
 		resource, level = d.Resource.ID, d.Resource.AuditLevel
 	}
 	user := ""
-	if who != nil && who.Proven() {
+	if who != nil && who.IsKnown() {
 		user = who.ID + " " + who.AgentID()
 	}
 	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.Refusal.Code
-	return r.folder.Offer(r.now(), fold.Refusal{
+	return r.folder.Add(r.now(), fold.Refusal{
 		ID: v.ID, First: in.At, Last: in.At,
 		Equal:  fold.Key(what, st.Environment, in.Client, user, in.Method, in.Host, in.Path, d.Reason, v.Refusal.Message, v.Failure),
 		Alike:  fold.Key(what, st.Environment, in.Client),
@@ -106,7 +106,7 @@ func (r *Recorder) WriteFolded(all bool) {
 	sums := r.folder.Due(now, all)
 	for i := range sums {
 		if err := r.journal.Spool.AppendIfRoom(foldedEvent(&sums[i])); err != nil {
-			r.folder.Return(now, sums[i:])
+			r.folder.PutBack(now, sums[i:])
 			return
 		}
 	}

@@ -39,14 +39,14 @@ func (rw *Writer) Write(w http.ResponseWriter, in *request.Inbound, decision str
 		// If two servers could read the client's request differently, its connection is closed.
 		h.Set("Connection", "close")
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(rw.Now().Add(bodies.ClientWrite))
+	_ = http.NewResponseController(w).SetWriteDeadline(rw.Now().Add(bodies.ClientWriteTimeout))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
 
 // StatusFor returns the HTTP status that the client gets.
 func StatusFor(refusal *request.Refusal, in *request.Inbound) int {
-	if in.Calls() && (refusal.Code == "access_denied" || refusal.Code == judge.CodeBudget || refusal.Code == "unknown_method") {
+	if in.IsMCPCall() && (refusal.Code == "access_denied" || refusal.Code == judge.CodeBudget || refusal.Code == "unknown_method") {
 		// The answer to a call carries the error. MCP clients take any other status for a
 		// broken connection.
 		return http.StatusOK

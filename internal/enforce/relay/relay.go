@@ -51,16 +51,16 @@ type Relay struct {
 // the answer must be masked.
 func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
 	head := l.outgoingHeader(in, st.Settings, who)
-	head.Apply(in.Credit(st, v.Decision.Resource, who))
-	meter := in.Seen.Metered()
-	defer meter.Charge(context.WithoutCancel(r.Context()), usage.Nothing)
+	head.Apply(in.HeaderChanges(st, v.Decision.Resource, who))
+	meter := in.Seen.Account()
+	defer meter.Charge(context.WithoutCancel(r.Context()), usage.NoCost)
 	rules, err := l.Masks.Rules(st.Settings, v)
 	if err != nil {
 		l.Count.MaskFailures.Add(1)
 		l.Refusals.Write(w, in, v.ID, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
 		return
 	}
-	head.Masked = !rules.Empty()
+	head.Masked = !rules.IsEmpty()
 	// In shadow mode the answer must be the one of direct access. The application may
 	// compress it, and the bouncer does not read it then.
 	head.Unencoded = meter != nil && v.Mode == settings.Enforcing
@@ -79,7 +79,7 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 		clear(w.Header())
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		body := bodies.FromClient(w, r.Body, l.Now, in.At)
+		body := bodies.NewClientBody(w, r.Body, l.Now, in.At)
 		defer body.Detach()
 		r.Body = body
 	}
@@ -151,7 +151,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 
 // answerUpstreamError answers a request that the application did not answer.
 func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
-	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
+	if body, ok := r.Body.(*bodies.ClientBody); ok && body.IsTooSlow() {
 		l.Count.SlowClient.Add(1)
 		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly"))
 		return
@@ -200,7 +200,7 @@ func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upst
 		}
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWrite))
+	_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWriteTimeout))
 	w.WriteHeader(ans.StatusCode)
 	stream := ans.ContentLength < 0 || strings.HasPrefix(ans.Header.Get("Content-Type"), "text/event-stream")
 	if stream && in.Method != http.MethodHead {
@@ -246,7 +246,7 @@ func (l *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans
 		n, err := ans.Body.Read(buf[:])
 		if n > 0 {
 			if !small {
-				_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWrite))
+				_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWriteTimeout))
 			}
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
@@ -373,7 +373,7 @@ func (l *Relay) RecheckTunnels(ctx context.Context) {
 		}
 		who, err := o.who, error(nil)
 		if !who.Expires.IsZero() && in.At.After(who.Expires) {
-			who, err = identity.Nobody(), identity.ErrBadToken
+			who, err = identity.Anonymous(), identity.ErrBadToken
 		}
 		v := l.Judge.Decide(ctx, st, &in, who, err)
 		if !v.Pass || !mask.HeadOnly(v.Mask) {

@@ -46,7 +46,7 @@ func (s *Inspection) form(in *Inbound) {
 		s.markUnreadable(in, true, "the form cannot be read: "+err.Error())
 	default:
 		req, bad := llm.Lines(s.source(in, true), append([]value.Value{value.Object(f.fields...)}, f.requests...))
-		if s.prompt(req, bad); bad == nil {
+		if s.setPrompt(req, bad); bad == nil {
 			s.LLM.Media(f.media)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // only if a control in scope refers to it.
 type Inspection struct {
 	Refs   lang.Refs
-	Serves serving
+	Serves requestResources
 	Head   BodyHead
 	// Body is the part of the body that is in memory. Kept holds the whole of a larger
 	// one on disk. Whole is false when the body was not read, for example because it
@@ -34,9 +34,9 @@ type Inspection struct {
 	Whole bool
 	// Cut is set if media were left out of Body.
 	Cut  bool
-	Hold *bodies.Hold // the memory of Body
+	Memory *bodies.Reservation // the memory of Body
 	// parsed is the memory of the decoded Body, until the decision.
-	parsed *bodies.Hold
+	parsed *bodies.Reservation
 	// ShadowBytes is the memory of Body in shadow mode, in bytes.
 	ShadowBytes int64
 	// Refusal says why no decision on the body is possible; nil: one is.
@@ -74,7 +74,7 @@ func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
 	}
-	refs := in.Placed(st.Set).Needs()
+	refs := in.Place(st.Set).Needs()
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 
@@ -86,14 +86,14 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 		seen.Whole = true
 		return seen, nil
 	}
-	body := bodies.FromClient(w, r.Body, rd.now, in.At)
+	body := bodies.NewClientBody(w, r.Body, rd.now, in.At)
 	if seen.Refusal = Unreadable(seen.Head); seen.Refusal != nil {
 		return seen, nil
 	}
-	seen.Hold = rd.bodies.Room()
-	data, whole, err := readBounded(body, seen.Head, seen.Hold, wanted)
+	seen.Memory = rd.bodies.NewReservation()
+	data, whole, err := readBounded(body, seen.Head, seen.Memory, wanted)
 	switch {
-	case body.TooSlow():
+	case body.IsTooSlow():
 		return nil, bodies.ErrSlow
 	case errors.Is(err, bodies.ErrTooMany):
 		seen.Refusal = TooMany()
@@ -104,7 +104,7 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 	switch {
 	case whole:
 		seen.Body, seen.Whole = data, true
-		r.Body, r.ContentLength = bodies.NewSent(data, seen.Hold.Release), int64(len(data))
+		r.Body, r.ContentLength = bodies.NewMemoryBody(data, seen.Memory.Release), int64(len(data))
 		if len(data) == 0 {
 			r.Body = http.NoBody
 		}
@@ -119,11 +119,11 @@ func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, r
 }
 
 // storeBody puts a large body on disk. The decision and the application read it from there.
-func (rd *Reader) storeBody(r *http.Request, seen *Inspection, begun []byte, body *bodies.Client) error {
-	kept, tooLong, err := rd.bodies.Keep(begun, body, bodies.MaxBody)
-	seen.Hold.Release()
+func (rd *Reader) storeBody(r *http.Request, seen *Inspection, prefix []byte, body *bodies.ClientBody) error {
+	kept, tooLong, err := rd.bodies.Save(prefix, body, bodies.MaxBody)
+	seen.Memory.Release()
 	switch {
-	case body.TooSlow():
+	case body.IsTooSlow():
 		return bodies.ErrSlow
 	case tooLong:
 		seen.Refusal = TooLarge("body", bodies.MaxBody)
@@ -144,7 +144,7 @@ func (rd *Reader) storeBody(r *http.Request, seen *Inspection, begun []byte, bod
 func (s *Inspection) Close() {
 	if s != nil {
 		s.Kept.Close()
-		s.Hold.Release()
+		s.Memory.Release()
 		s.parsed.Release()
 	}
 }
@@ -170,7 +170,7 @@ func Unreadable(h BodyHead) *Refusal {
 
 // readBounded reads a body. It stops early if the body turns out not to be wanted, or after
 // bodies.MaxInMemory bytes.
-func readBounded(body io.Reader, h BodyHead, held *bodies.Hold, wanted func(BodyHead, []byte) bool) (data []byte, whole bool, err error) {
+func readBounded(body io.Reader, h BodyHead, held *bodies.Reservation, wanted func(BodyHead, []byte) bool) (data []byte, whole bool, err error) {
 	size := 4096
 	if h.length >= 0 && h.length <= bodies.MaxInMemory {
 		size = int(h.length) + 1
@@ -251,8 +251,8 @@ func (s *Inspection) members() []value.Member {
 	return out
 }
 
-// Metered returns the usage account of the request; nil when nothing is counted.
-func (s *Inspection) Metered() *usage.Account {
+// Account returns the usage account of the request; nil when nothing is counted.
+func (s *Inspection) Account() *usage.Account {
 	if s == nil {
 		return nil
 	}
@@ -269,8 +269,8 @@ func TooMany() *Refusal {
 	return Refuse(http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\"")
 }
 
-// Unfit returns the refusal of an MCP message on which no decision is made; nil: there is a decision.
-func (s *Inspection) Unfit(host string) *Refusal {
+// MCPRefusal returns the refusal of an MCP message on which no decision is made; nil: there is a decision.
+func (s *Inspection) MCPRefusal(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:
 		return Refuse(http.StatusBadRequest, "mcp_invalid", s.MCPError.Message)
@@ -300,8 +300,8 @@ func (s *Inspection) Harmless() bool {
 	return s != nil && s.RPC != nil && s.RPC.Harmless() && s.Serves.onlyMCP
 }
 
-// Calls reports whether the request is an MCP call, which expects an answer.
-func (in *Inbound) Calls() bool {
+// IsMCPCall reports whether the request is an MCP call, which expects an answer.
+func (in *Inbound) IsMCPCall() bool {
 	return in.Seen != nil && in.Seen.RPC != nil && in.Seen.RPC.ID != ""
 }
 
@@ -314,7 +314,7 @@ func (s *Inspection) DropParsed() {
 	s.Body = nil
 	s.parsed.Release()
 	if s.Kept != nil {
-		s.Hold.Release()
+		s.Memory.Release()
 	}
 	if s.RPC != nil {
 		s.RPC.Arguments = value.Value{}

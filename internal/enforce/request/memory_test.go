@@ -26,12 +26,12 @@ func TestDecodedBodiesCountAsMemory(t *testing.T) {
 	text.WriteString("}}}")
 	body := []byte(text.String()) // some 700 KB, which decode to more than 4 MB
 	read := func() *Inspection {
-		s := &Inspection{Refs: lang.Refs{MCP: true}, Body: body, Whole: true, Hold: store.Room(), Head: HeadOf(http.Header{"Content-Type": {"application/json"}}, int64(len(body)))}
+		s := &Inspection{Refs: lang.Refs{MCP: true}, Body: body, Whole: true, Memory: store.NewReservation(), Head: HeadOf(http.Header{"Content-Type": {"application/json"}}, int64(len(body)))}
 		s.Read(&Inbound{Method: "POST", Path: "/mcp", Headers: http.Header{"Content-Type": {"application/json"}}})
 		return s
 	}
-	others := store.Room()
-	others.Grow(bodies.MaxHeld - 6<<20)
+	others := store.NewReservation()
+	others.Grow(bodies.MaxBodiesInMemory - 6<<20)
 	first, second := read(), read()
 	if first.RPC == nil || first.Refusal != nil {
 		t.Fatalf("the first body is not read: %v", first.Refusal)

@@ -46,22 +46,22 @@ func servesModel(res *rego.Resource) bool {
 // ServesMCP reports whether a resource is registered as an MCP server.
 func ServesMCP(res *rego.Resource) bool { return KindOf(res) == "mcp_server" }
 
-// serving describes the resources of a request. A path with two readings has two resources, and it
+// requestResources describes the resources of a request. A path with two readings has two resources, and it
 // is unknown which one the application serves.
-type serving struct {
+type requestResources struct {
 	Model bool // some reading is a model or an agent
 	MCP   bool // some reading is an MCP server
 	// onlyMCP is set when every reading is an MCP server.
 	onlyMCP bool
 }
 
-// Serving looks up both readings of a request.
-func (in *Inbound) Serving(st *settings.State) serving {
+// Resources looks up both readings of a request.
+func (in *Inbound) Resources(st *settings.State) requestResources {
 	if st.Set == nil {
-		return serving{}
+		return requestResources{}
 	}
 	res, literal := st.Set.Readings(in.Locator())
-	return serving{
+	return requestResources{
 		Model:   servesModel(res) || servesModel(literal),
 		MCP:     ServesMCP(res) || ServesMCP(literal),
 		onlyMCP: ServesMCP(res) && (literal == nil || ServesMCP(literal)),
@@ -77,7 +77,7 @@ var queryPrompts = []string{
 func (s *Inspection) source(in *Inbound, model bool) llm.Source {
 	src := llm.Source{Path: in.Path, AnthropicVersion: s.Head.version, Model: model, Texts: readsTexts(s.Refs)}
 	if model {
-		src.Beside = append(promptsOfQuery(in.params), s.promptsOfPath(in.Path)...)
+		src.Query = append(promptsOfQuery(in.params), s.promptsOfPath(in.Path)...)
 	}
 	return src
 }
@@ -128,20 +128,20 @@ func (s *Inspection) Read(in *Inbound) {
 	}
 	model := s.Serves.Model
 	switch {
-	case in.socket():
-		s.socket(in, model)
+	case in.opensSocket():
+		s.inspectSocket(in, model)
 	case !s.Whole:
 		s.markUnreadable(in, model, "the body is not JSON")
 	case s.size() == 0:
-		s.withoutBody(in, model)
+		s.inspectBodiless(in, model)
 	case model && !readsCharset(s.Head.contentType):
 		s.markUnreadable(in, model, "the charset of the body is not supported")
-	case model && IsForm(s.Head.contentType) && !MayBeJSON(s.Head, s.Begin()):
+	case model && IsForm(s.Head.contentType) && !MayBeJSON(s.Head, s.Prefix()):
 		s.form(in)
-	case !MayBeJSON(s.Head, s.Begin()):
+	case !MayBeJSON(s.Head, s.Prefix()):
 		s.markUnreadable(in, model, "the body is not JSON")
 	default:
-		s.document(in, model)
+		s.inspectJSON(in, model)
 	}
 }
 
@@ -161,8 +161,8 @@ func (s *Inspection) Content() io.Reader {
 	return bytes.NewReader(s.Body)
 }
 
-// Begin returns the beginning of the body.
-func (s *Inspection) Begin() []byte {
+// Prefix returns the beginning of the body.
+func (s *Inspection) Prefix() []byte {
 	if s.Kept == nil {
 		return s.Body
 	}
@@ -178,14 +178,14 @@ func (s *Inspection) markUnreadable(in *Inbound, model bool, why string) {
 	}
 }
 
-// socket reports whether the request opens a WebSocket, here or behind a gateway.
-func (in *Inbound) socket() bool {
+// opensSocket reports whether the request opens a WebSocket, here or behind a gateway.
+func (in *Inbound) opensSocket() bool {
 	return in.Upgrade || strings.Contains(strings.ToLower(strings.Join(in.Headers["Upgrade"], ",")), "websocket")
 }
 
-// socket handles a WebSocket. Its messages are never read, whatever the body of the request
+// inspectSocket handles a WebSocket. Its messages are never read, whatever the body of the request
 // contains. MCP also runs over WebSockets, with the subprotocol mcp.
-func (s *Inspection) socket(in *Inbound, model bool) {
+func (s *Inspection) inspectSocket(in *Inbound, model bool) {
 	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.Refs.MCP && speaksMCP {
 		s.Refusal = Refuse(http.StatusForbidden, "body_unavailable", "a control needs the messages, and the bouncer does not read those of a socket")
@@ -193,27 +193,27 @@ func (s *Inspection) socket(in *Inbound, model bool) {
 	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }
 
-// withoutBody handles a request without a body.
-func (s *Inspection) withoutBody(in *Inbound, model bool) {
+// inspectBodiless handles a request without a body.
+func (s *Inspection) inspectBodiless(in *Inbound, model bool) {
 	if !model {
 		return
 	}
 	src := s.source(in, model)
-	prompts := slices.DeleteFunc(slices.Clone(src.Beside), func(m value.Member) bool { return !slices.Contains(queryPrompts, m.Key) })
-	if len(src.Beside) > 0 {
-		src.Beside = slices.DeleteFunc(src.Beside, func(m value.Member) bool { return slices.Contains(queryPrompts, m.Key) })
-		s.prompt(llm.Plain(src, prompts...))
+	prompts := slices.DeleteFunc(slices.Clone(src.Query), func(m value.Member) bool { return !slices.Contains(queryPrompts, m.Key) })
+	if len(src.Query) > 0 {
+		src.Query = slices.DeleteFunc(src.Query, func(m value.Member) bool { return slices.Contains(queryPrompts, m.Key) })
+		s.setPrompt(llm.Plain(src, prompts...))
 	}
 }
 
-// document reads a JSON body.
-func (s *Inspection) document(in *Inbound, model bool) {
+// inspectJSON reads a JSON body.
+func (s *Inspection) inspectJSON(in *Inbound, model bool) {
 	if refusal := s.reduce(); refusal != nil {
 		s.Refusal = refusal
 		return
 	}
 	s.parsed.Release() // of an earlier reading
-	if s.parsed = s.Hold.Beside(); s.parsed != nil && !s.parsed.Grow(value.Weight(s.Body, value.PartBytes)) {
+	if s.parsed = s.Memory.NewReservation(); s.parsed != nil && !s.parsed.Grow(value.Weight(s.Body, value.PartBytes)) {
 		s.Refusal = TooMany()
 		return
 	}
@@ -231,7 +231,7 @@ func (s *Inspection) document(in *Inbound, model bool) {
 			s.RPC = nil // agents have JSON-RPC protocols of their own
 		}
 		if s.RPC != nil || s.MCPError != nil {
-			s.Refusal = s.Unfit(in.Host)
+			s.Refusal = s.MCPRefusal(in.Host)
 			if s.Refusal == nil && s.Cut {
 				s.Refusal = TooLarge("text", bodies.MaxText) // a tool may read the part that was left out
 			}
@@ -240,7 +240,7 @@ func (s *Inspection) document(in *Inbound, model bool) {
 			}
 		}
 	}
-	s.prompt(llm.Parse(s.source(in, model), doc))
+	s.setPrompt(llm.Parse(s.source(in, model), doc))
 }
 
 // reduce cuts the media out of a large body.
@@ -256,14 +256,14 @@ func (s *Inspection) reduce() *Refusal {
 		return Refuse(http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: "+err.Error())
 	}
 	s.Body, s.Cut = small, cut > 0
-	if s.Hold != nil && !s.Hold.Grow(2*len(small)) {
+	if s.Memory != nil && !s.Memory.Grow(2*len(small)) {
 		return TooMany()
 	}
 	return nil
 }
 
-// prompt keeps what was found in a body.
-func (s *Inspection) prompt(req *llm.Request, bad *llm.Error) {
+// setPrompt keeps what was found in a body.
+func (s *Inspection) setPrompt(req *llm.Request, bad *llm.Error) {
 	if bad != nil {
 		s.Refusal = Refuse(http.StatusBadRequest, "prompt_ambiguous", bad.Message)
 		return

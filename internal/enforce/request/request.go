@@ -82,7 +82,7 @@ type Inbound struct {
 	Secure          bool
 	Seen            *Inspection   // nil: the controls read only the head
 	Resource        int64         // the resource that the gateway's route names; 0: found by host and path
-	Patience        time.Duration // how long the gateway waits for the decision; 0: no limit
+	MaxWait        time.Duration // how long the gateway waits for the decision; 0: no limit
 	Gateway         value.Value   // input.gateway: what Envoy says about its route
 	RetryAfter      time.Duration // when a request beyond its budget may be sent again
 	MetadataURL     string        // where the token issuer is published; sent with a 401
@@ -93,8 +93,8 @@ func (in *Inbound) Locator() *rego.Request {
 	return &rego.Request{ResourceID: in.Resource, Host: in.Host, Path: in.Path, Method: in.Method}
 }
 
-// Placed returns the resources that the set finds for the request. It looks them up only once.
-func (in *Inbound) Placed(set *rego.Set) *rego.Place {
+// Place returns the resources that the set finds for the request. It looks them up only once.
+func (in *Inbound) Place(set *rego.Set) *rego.Place {
 	if by := in.Locator(); !in.Place.IsFor(set, by) {
 		in.Place = set.Find(by)
 	}
@@ -103,15 +103,15 @@ func (in *Inbound) Placed(set *rego.Set) *rego.Place {
 
 // Deadline returns how long the decision may take.
 func (in *Inbound) Deadline(most time.Duration) time.Duration {
-	if in.Patience > 0 {
-		return min(in.Patience, most)
+	if in.MaxWait > 0 {
+		return min(in.MaxWait, most)
 	}
 	return most
 }
 
-// Arrive checks what every request needs, also one to the bouncer's own endpoints: who sent
+// Parse checks what every request needs, also one to the bouncer's own endpoints: who sent
 // it, and its canonical path.
-func (rd *Reader) Arrive(r *http.Request, st *settings.Settings) (in Inbound, refusal *Refusal) {
+func (rd *Reader) Parse(r *http.Request, st *settings.Settings) (in Inbound, refusal *Refusal) {
 	from := wire.ClientOf(r)
 	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Peer: from.Peer, PeerName: from.Name, Secure: from.Secure}
 	in.ID = rd.RequestID(r.Header, in.At)
@@ -185,15 +185,15 @@ func wantsWebSocket(r *http.Request) bool {
 
 // RequestID returns the client's request id if it is sane, and otherwise a new one.
 func (rd *Reader) RequestID(h http.Header, at time.Time) string {
-	if v := h[header.RequestID]; len(v) == 1 && SaneID(v[0]) {
+	if v := h[header.RequestID]; len(v) == 1 && IsValidID(v[0]) {
 		return v[0]
 	}
 	return rd.ids.Next(at)
 }
 
-// SaneID reports whether a request id is short and of plain characters, so that it can be
+// IsValidID reports whether a request id is short and of plain characters, so that it can be
 // logged and forwarded.
-func SaneID(s string) bool {
+func IsValidID(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
 	}
@@ -218,11 +218,11 @@ func ActionName(method string) string {
 	return strings.ToLower(method)
 }
 
-// Question returns the decision request: input.user, .action {name, method}, .resource {path,
+// DecisionRequest returns the decision request: input.user, .action {name, method}, .resource {path,
 // host}, .context {ip_address, timestamp, request_id} and, with head, .request {method, path, host,
 // query, headers}. Controls that ask for them also get .llm and .usage, and requests from Envoy
 // .gateway {principal, sni, extensions}. The path must have been looked up.
-func (in *Inbound) Question(st *settings.Settings, who *identity.Caller, head bool) rego.Request {
+func (in *Inbound) DecisionRequest(st *settings.Settings, who *identity.Caller, head bool) rego.Request {
 	user := who.Doc
 	if !user.Defined() {
 		user = emptyObject
@@ -290,12 +290,12 @@ func (in *Inbound) head(st *settings.Settings, method, path, host value.Value) v
 
 var emptyObject = value.Object()
 
-// Credit returns the changes of the header that replace the caller's credentials.
-func (in *Inbound) Credit(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
+// HeaderChanges returns the changes of the header that replace the caller's credentials.
+func (in *Inbound) HeaderChanges(st *settings.State, res *rego.Resource, who *identity.Caller) header.Changes {
 	if res == nil && st.Set != nil && st.HasResourceCredentials() {
 		res = st.Set.Match(in.Locator())
 	}
-	return st.Credit(in.Headers, res, who)
+	return st.HeaderChanges(in.Headers, res, who)
 }
 
 // Scheme returns the scheme that the client used, as seen by the bouncer or by a trusted proxy.

@@ -19,9 +19,9 @@ const (
 	maxSessionMasks = 1000
 )
 
-// Book remembers the sessions that this bouncer saw: their users, if the ids do not prove
+// Sessions remembers the sessions that this bouncer saw: their users, if the ids do not prove
 // them, and the masks of their answers.
-type Book struct {
+type Sessions struct {
 	mu   sync.Mutex
 	seen map[string]*entry
 }
@@ -33,7 +33,7 @@ type entry struct {
 }
 
 // entryFor returns a session, and creates it if it is unknown. The caller holds mu.
-func (s *Book) entryFor(key string) *entry {
+func (s *Sessions) entryFor(key string) *entry {
 	if got := s.seen[key]; got != nil {
 		return got
 	}
@@ -52,7 +52,7 @@ func (s *Book) entryFor(key string) *entry {
 }
 
 // Claim binds a session to its first user. It returns false if that is another one.
-func (s *Book) Claim(key, user string) bool {
+func (s *Sessions) Claim(key, user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	got := s.entryFor(key)
@@ -63,7 +63,7 @@ func (s *Book) Claim(key, user string) bool {
 }
 
 // NoteMasks remembers the masks of an answer in a session.
-func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
+func (s *Sessions) NoteMasks(key string, masks []rego.MaskRule) {
 	if key == "" || len(masks) == 0 {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *Book) NoteMasks(key string, masks []rego.MaskRule) {
 }
 
 // Masks returns the masks that answers in a session had.
-func (s *Book) Masks(key string) []rego.MaskRule {
+func (s *Sessions) Masks(key string) []rego.MaskRule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got := s.seen[key]; got != nil {

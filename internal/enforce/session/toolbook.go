@@ -55,7 +55,7 @@ func OpenTools(dir string) *Tools {
 func (t *Tools) Note(server string, tools []mcp.Tool) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.learn(server, tools)
+	t.storeParams(server, tools)
 	write := false
 	for _, tool := range tools {
 		key := toolKey(server, tool.Name)
@@ -83,9 +83,9 @@ func (t *Tools) Note(server string, tools []mcp.Tool) (changed []string) {
 	return changed
 }
 
-// learn remembers which arguments a server's tools repeat in headers. A list may have
+// storeParams remembers which arguments a server's tools repeat in headers. A list may have
 // several pages, so tools that are not in this one stay.
-func (t *Tools) learn(server string, tools []mcp.Tool) {
+func (t *Tools) storeParams(server string, tools []mcp.Tool) {
 	known := t.params[server]
 	if !slices.ContainsFunc(tools, func(tool mcp.Tool) bool {
 		return !slices.EqualFunc(known[tool.Name], tool.Params, mcp.Param.Equal)

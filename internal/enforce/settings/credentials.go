@@ -131,10 +131,10 @@ func (s *Settings) tokenHeaders(who *identity.Caller) []string {
 
 var authorizationOnly = []string{"Authorization"}
 
-// Credit returns what the application receives in place of the caller's credentials. A token that
+// HeaderChanges returns what the application receives in place of the caller's credentials. A token that
 // is meant for the bouncer is not forwarded, unless the configuration asks for that. Shadow mode
 // must not differ from direct access, so the token stays there, unless a credential replaces it.
-func (st *State) Credit(headers http.Header, res *rego.Resource, who *identity.Caller) (c header.Changes) {
+func (st *State) HeaderChanges(headers http.Header, res *rego.Resource, who *identity.Caller) (c header.Changes) {
 	c.Drop = st.tokenHeaders(who)
 	for _, r := range st.forRequest(res) {
 		switch r.Action {

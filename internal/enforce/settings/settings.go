@@ -308,7 +308,7 @@ func Initial(initial Mode, trusted []netip.Prefix) *Settings {
 // IdentityFields passes the identity headers for the application to add: one value each, and none
 // for what is unknown.
 func (s *Settings) IdentityFields(who *identity.Caller, add func(name, value string)) {
-	if who == nil || !who.Proven() {
+	if who == nil || !who.IsKnown() {
 		return
 	}
 	add(s.Names.User, who.ID)

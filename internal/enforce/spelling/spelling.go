@@ -12,8 +12,8 @@ const longest = 128
 // Names is a set of member names that a parser knows.
 type Names map[string]string // folded to exact
 
-// Known returns a set. Two names must differ in more than case.
-func Known(names ...string) Names {
+// New returns a set. Two names must differ in more than case.
+func New(names ...string) Names {
 	set := make(Names, len(names))
 	for _, name := range names {
 		set[string(fold(nil, name))] = name

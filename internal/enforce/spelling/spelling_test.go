@@ -9,7 +9,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	set := Known("jsonrpc", "method", "taskId", "_meta", "max_tokens", "id", "task")
+	set := New("jsonrpc", "method", "taskId", "_meta", "max_tokens", "id", "task")
 	for name, want := range map[string]string{
 		"method": "", "METHOD": "method", "Method": "method", "methoD": "method", "taskId": "", "taskid": "taskId", "TASKID": "taskId",
 		"\u212aey": "", "tas\u212aId": "taskId", "tasKId": "taskId", "max_token\u017f": "max_tokens", "j\u017fonrpc": "jsonrpc", "\u0130d": "id", "\u0131d": "id", "i\u0307d": "id",
@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 
 // Every spelling that Go's decoder reads as a known name is found.
 func TestGoDecodesNothingElse(t *testing.T) {
-	set := Known("method", "taskid", "keys")
+	set := New("method", "taskid", "keys")
 	letters := []rune("methodaskiMETHODASKI\u212a\u017f\u0130\u0131\u0307y")
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOfN(rapid.SampledFrom(letters), 4, 8, -1).Draw(t, "name")

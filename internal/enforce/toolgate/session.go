@@ -96,6 +96,6 @@ func (g *Gate) resumedMasks(ctx context.Context, st *settings.State, in *request
 // resumes reports whether a request may resume a stream of an MCP server, which carries
 // answers to other requests. The request's Accept does not bind the server.
 func (g *Gate) resumes(r *http.Request, st *settings.State, in *request.Inbound) bool {
-	return in.Method == http.MethodGet && (in.Seen.Head.MCP.Session != "" || r.Header.Get("Last-Event-Id") != "" || in.Serving(st).MCP ||
+	return in.Method == http.MethodGet && (in.Seen.Head.MCP.Session != "" || r.Header.Get("Last-Event-Id") != "" || in.Resources(st).MCP ||
 		strings.Contains(strings.Join(r.Header["Accept"], ","), "event-stream") || len(g.Tools.Names(in.ServerKey(st))) > 0)
 }

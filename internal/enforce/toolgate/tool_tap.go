@@ -84,7 +84,7 @@ func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	if bodies.IsEvents(kind) && !packed {
 		ear.to = ear.rules.EventsTo(func([]byte) error { return nil })
 	}
-	ans.Body = bodies.Tapped{ReadCloser: ans.Body, To: ear}
+	ans.Body = bodies.TeeBody{ReadCloser: ans.Body, To: ear}
 	return func() { ear.finish(ans, bodies.IsEvents(kind)) }
 }
 
@@ -113,7 +113,7 @@ func (e *tapWriter) Write(p []byte) (int, error) {
 func (e *tapWriter) collect(p []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.g.Panics.Panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			e.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
 			err = errTapFull
 		}
 	}()
@@ -141,7 +141,7 @@ func (e *tapWriter) stop() {
 func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.g.Panics.Panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			e.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
 		}
 		e.stop()
 	}()

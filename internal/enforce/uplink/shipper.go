@@ -95,7 +95,7 @@ func (s *Shipper) Run(ctx context.Context) {
 			}
 			s.count.LogsShipped.Add(uint64(len(batch.Records)))
 			ids.Pause(ctx, shipLinger)
-			pace.Rest(ctx, took, len(batch.Records))
+			pace.Wait(ctx, took, len(batch.Records))
 		case grace.Err() != nil || until == grace:
 			return
 		case ctx.Err() == nil:

@@ -166,7 +166,7 @@ type Subject struct {
 // Open opens the account of a request.
 func (a *Accounts) Open(of Subject) *Account {
 	user, who := "ip:"+of.Client, of.Who
-	if who != nil && who.Proven() {
+	if who != nil && who.IsKnown() {
 		user = "id:" + who.ID
 	}
 	m := &Account{count: a.count, now: a.now}
@@ -277,8 +277,8 @@ func (m *Account) Charge(ctx context.Context, total func(estimated int64) int64)
 
 func clampTokens(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 
-// Nothing returns the cost of a request that no model answered.
-func Nothing(int64) int64 { return 0 }
+// NoCost returns the cost of a request that no model answered.
+func NoCost(int64) int64 { return 0 }
 
 // correct changes the counts. A reservation of an earlier window does not change the current one.
 func (m *Account) correct(ctx context.Context, requests, tokens int64) {
@@ -308,19 +308,19 @@ func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer)
 	encoding := ans.Header.Get("Content-Encoding")
 	switch {
 	case ans.StatusCode < 200 || ans.StatusCode >= 300:
-		return func() { m.Charge(ctx, Nothing) }
+		return func() { m.Charge(ctx, NoCost) }
 	case encoding != "" && encoding != "identity":
 		return func() { m.Charge(ctx, func(estimated int64) int64 { return estimated }) }
 	}
 	read := llm.NewMeter(model, bodies.IsEvents(ans.Header.Get("Content-Type")))
 	done = func() { m.Charge(ctx, read.Cost().Total) }
-	ans.Body = &meteredBody{Tapped: bodies.Tapped{ReadCloser: ans.Body, To: read}, read: read, left: ans.ContentLength, done: done}
+	ans.Body = &meteredBody{TeeBody: bodies.TeeBody{ReadCloser: ans.Body, To: read}, read: read, left: ans.ContentLength, done: done}
 	return done
 }
 
 // meteredBody charges the account with the last bytes of a body.
 type meteredBody struct {
-	bodies.Tapped
+	bodies.TeeBody
 	read *llm.Meter
 	left int64 // bytes that are left; negative if unknown
 	done func()
@@ -328,9 +328,9 @@ type meteredBody struct {
 
 // Read implements io.Reader.
 func (m *meteredBody) Read(p []byte) (int, error) {
-	n, err := m.Tapped.Read(p)
+	n, err := m.TeeBody.Read(p)
 	m.left -= int64(n)
-	if err != nil || m.left == 0 || m.read.Over() {
+	if err != nil || m.left == 0 || m.read.IsOver() {
 		m.done()
 	}
 	return n, err

@@ -19,7 +19,7 @@ var jiraProject = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,254}$`)
 func jiraType() Type {
 	t := ticketType(Jira, []Setting{
 		{Name: "project", Kind: kindText, Required: true}, {Name: "issue_type", Kind: kindText}, {Name: "resolve_transition", Kind: kindText},
-	}, func(x exchange) desk { return jiraDesk{x} })
+	}, func(x exchange) ticketSystem { return jiraTickets{x} })
 	t.more = func(c *checks) {
 		if s := c.text("project"); s != "" && !jiraProject.MatchString(s) {
 			c.add("/settings/project", "must be the key of a project, such as OPS")
@@ -28,20 +28,20 @@ func jiraType() Type {
 	return t
 }
 
-type jiraDesk struct{ exchange }
+type jiraTickets struct{ exchange }
 
-func (d jiraDesk) api(path string) string {
+func (d jiraTickets) api(path string) string {
 	return strings.TrimRight(d.Endpoint, "/") + "/rest/api/3" + path
 }
 
-func (d jiraDesk) issue(key, path string) string {
+func (d jiraTickets) issue(key, path string) string {
 	return d.api("/issue/" + url.PathEscape(key) + path)
 }
 
-func (d jiraDesk) find(m Message) (string, Outcome) {
+func (d jiraTickets) find(m Message) (string, Outcome) {
 	res, out := d.do("POST", d.api("/search/jql"), map[string]any{
 		"jql": `project = "` + d.text("project") + `" AND labels = "` + d.key(m) + `" AND statusCategory != Done ORDER BY created DESC`, "maxResults": 1, "fields": []string{"status"},
-	}, jiraWords)
+	}, jiraErrorText)
 	if out.Error != "" {
 		return "", out
 	}
@@ -59,15 +59,15 @@ func (d jiraDesk) find(m Message) (string, Outcome) {
 	return answer.Issues[0].Key, out
 }
 
-func (d jiraDesk) create(m Message) (string, Outcome) {
+func (d jiraTickets) create(m Message) (string, Outcome) {
 	kind := d.text("issue_type")
 	if kind == "" {
 		kind = "Task"
 	}
 	res, out := d.do("POST", d.api("/issue"), map[string]any{"fields": map[string]any{
 		"project": map[string]string{"key": d.text("project")}, "issuetype": map[string]string{"name": kind},
-		"summary": runes(m.head(), jiraSummary), "description": adf(m), "labels": []string{"gatehouse", d.key(m)},
-	}}, jiraWords)
+		"summary": truncateUTF16(m.head(), jiraSummary), "description": adf(m), "labels": []string{"gatehouse", d.key(m)},
+	}}, jiraErrorText)
 	if out.Error != "" {
 		return "", out
 	}
@@ -80,16 +80,16 @@ func (d jiraDesk) create(m Message) (string, Outcome) {
 	return answer.Key, out
 }
 
-func (d jiraDesk) comment(ticket string, m Message) Outcome {
-	_, out := d.do("POST", d.issue(ticket, "/comment"), map[string]any{"body": adf(m)}, jiraWords)
+func (d jiraTickets) comment(ticket string, m Message) Outcome {
+	_, out := d.do("POST", d.issue(ticket, "/comment"), map[string]any{"body": adf(m)}, jiraErrorText)
 	return out
 }
 
 // resolve adds a comment and moves the issue to a status of the category done. It uses the
 // transition that the channel names, or the first one that leads there. If there is none, the issue
 // gets only the comment.
-func (d jiraDesk) resolve(ticket string, m Message) Outcome {
-	res, out := d.do("GET", d.issue(ticket, "/transitions"), nil, jiraWords)
+func (d jiraTickets) resolve(ticket string, m Message) Outcome {
+	res, out := d.do("GET", d.issue(ticket, "/transitions"), nil, jiraErrorText)
 	if out.Error != "" {
 		return out
 	}
@@ -119,7 +119,7 @@ func (d jiraDesk) resolve(ticket string, m Message) Outcome {
 		}
 		return out
 	}
-	_, out = d.do("POST", d.issue(ticket, "/transitions"), map[string]any{"transition": map[string]string{"id": id}}, jiraWords)
+	_, out = d.do("POST", d.issue(ticket, "/transitions"), map[string]any{"transition": map[string]string{"id": id}}, jiraErrorText)
 	return out
 }
 
@@ -156,8 +156,8 @@ func adf(m Message) map[string]any {
 	return map[string]any{"type": "doc", "version": 1, "content": content}
 }
 
-// jiraWords returns the errors in an answer, the general ones and those of each field.
-func jiraWords(body []byte) string {
+// jiraErrorText returns the errors in an answer, the general ones and those of each field.
+func jiraErrorText(body []byte) string {
 	var answer struct {
 		Messages []string          `json:"errorMessages"`
 		Errors   map[string]string `json:"errors"`

@@ -124,9 +124,9 @@ func (m Message) source() string {
 	return "gatehouse " + m.Tenant
 }
 
-// fit calls write with as many facts and as much text of the message as fit into limit bytes of
+// fitMessage calls write with as many facts and as much text of the message as fit into limit bytes of
 // JSON.
-func fit(m Message, limit int, write func(m Message) any) any {
+func fitMessage(m Message, limit int, write func(m Message) any) any {
 	for {
 		out := write(m)
 		size, err := json.Marshal(out)
@@ -144,8 +144,8 @@ func fit(m Message, limit int, write func(m Message) any) any {
 	}
 }
 
-// runes shortens s to at most n characters, counted in UTF-16 code units, as receivers count them.
-func runes(s string, n int) string {
+// truncateUTF16 shortens s to at most n characters, counted in UTF-16 code units, as receivers count them.
+func truncateUTF16(s string, n int) string {
 	length := 0
 	for _, r := range s {
 		length += utf16.RuneLen(r)

@@ -21,7 +21,7 @@ func pagerDutyType() Type {
 		Settings:    []Setting{{Name: "default_severity", Kind: kindChoice, Values: Severities()}},
 		Credentials: [][]string{{RoutingKey}},
 		Send: func(call Call, c Channel, m Message) Outcome {
-			res, out := exchange{c, call}.do("POST", c.address(pagerEvents), pagerEvent(c, m), pagerWords)
+			res, out := exchange{c, call}.do("POST", c.address(pagerEvents), pagerEvent(c, m), pagerErrorText)
 			if out.Error != "" {
 				return out
 			}
@@ -48,7 +48,7 @@ func pagerEvent(c Channel, m Message) map[string]any {
 		details[f.Name] = f.Value
 	}
 	event["payload"] = map[string]any{
-		"summary": runes(cmp.Or(strings.TrimSpace(m.Title), m.Alert), pagerSummary), "source": m.source(), "severity": m.Severity, "timestamp": m.At.UTC().Format(time.RFC3339Nano),
+		"summary": truncateUTF16(cmp.Or(strings.TrimSpace(m.Title), m.Alert), pagerSummary), "source": m.source(), "severity": m.Severity, "timestamp": m.At.UTC().Format(time.RFC3339Nano),
 		"component": "gatehouse", "class": m.Alert, "custom_details": details,
 	}
 	event["client"] = "gatehouse"
@@ -59,8 +59,8 @@ func pagerEvent(c Channel, m Message) map[string]any {
 	return event
 }
 
-// pagerWords returns the message and the errors in an answer.
-func pagerWords(body []byte) string {
+// pagerErrorText returns the message and the errors in an answer.
+func pagerErrorText(body []byte) string {
 	var answer struct {
 		Message string   `json:"message"`
 		Errors  []string `json:"errors"`

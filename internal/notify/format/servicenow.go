@@ -21,23 +21,23 @@ func serviceNowType() Type {
 		{Name: "category", Kind: kindText},
 		{Name: "close_code", Kind: kindText},
 		{Name: "resolved_state", Kind: kindText},
-	}, func(x exchange) desk { return nowDesk{x} })
+	}, func(x exchange) ticketSystem { return nowTickets{x} })
 }
 
-type nowDesk struct{ exchange }
+type nowTickets struct{ exchange }
 
 // nowRecord is an incident in an answer.
 type nowRecord struct {
 	ID string `json:"sys_id"`
 }
 
-func (d nowDesk) table() string {
+func (d nowTickets) table() string {
 	return strings.TrimRight(d.Endpoint, "/") + "/api/now/table/incident"
 }
 
-func (d nowDesk) find(m Message) (string, Outcome) {
+func (d nowTickets) find(m Message) (string, Outcome) {
 	query := url.Values{"sysparm_query": {"active=true^stateNOT IN6,7,8^correlation_id=" + d.key(m)}, "sysparm_fields": {"sys_id"}, "sysparm_limit": {"1"}}
-	res, out := d.do("GET", d.table()+"?"+query.Encode(), nil, nowWords)
+	res, out := d.do("GET", d.table()+"?"+query.Encode(), nil, nowErrorText)
 	if out.Error != "" {
 		return "", out
 	}
@@ -53,7 +53,7 @@ func (d nowDesk) find(m Message) (string, Outcome) {
 	return answer.Result[0].ID, out
 }
 
-func (d nowDesk) create(m Message) (string, Outcome) {
+func (d nowTickets) create(m Message) (string, Outcome) {
 	urgency := map[string]string{Critical: "1", Error: "2"}[m.Severity]
 	if urgency == "" {
 		urgency = "3"
@@ -67,7 +67,7 @@ func (d nowDesk) create(m Message) (string, Outcome) {
 			fields[name] = s
 		}
 	}
-	res, out := d.do("POST", d.table(), fields, nowWords)
+	res, out := d.do("POST", d.table(), fields, nowErrorText)
 	if out.Error != "" {
 		return "", out
 	}
@@ -80,11 +80,11 @@ func (d nowDesk) create(m Message) (string, Outcome) {
 	return answer.Result.ID, out
 }
 
-func (d nowDesk) comment(ticket string, m Message) Outcome {
+func (d nowTickets) comment(ticket string, m Message) Outcome {
 	return d.update(ticket, map[string]string{"work_notes": nowJournal(m)})
 }
 
-func (d nowDesk) resolve(ticket string, m Message) Outcome {
+func (d nowTickets) resolve(ticket string, m Message) Outcome {
 	state, code := d.text("resolved_state"), d.text("close_code")
 	if state == "" {
 		state = "6"
@@ -97,8 +97,8 @@ func (d nowDesk) resolve(ticket string, m Message) Outcome {
 	})
 }
 
-func (d nowDesk) update(ticket string, fields map[string]string) Outcome {
-	_, out := d.do("PATCH", d.table()+"/"+url.PathEscape(ticket), fields, nowWords)
+func (d nowTickets) update(ticket string, fields map[string]string) Outcome {
+	_, out := d.do("PATCH", d.table()+"/"+url.PathEscape(ticket), fields, nowErrorText)
 	return out
 }
 
@@ -106,13 +106,13 @@ func (d nowDesk) update(ticket string, fields map[string]string) Outcome {
 var nowCode = regexp.MustCompile(`(?i)\[(/?)code\]`)
 
 // nowText returns text for a field of at most n characters.
-func nowText(s string, n int) string { return runes(nowCode.ReplaceAllString(s, "($1 code)"), n) }
+func nowText(s string, n int) string { return truncateUTF16(nowCode.ReplaceAllString(s, "($1 code)"), n) }
 
 // nowJournal returns a message for a journal field.
 func nowJournal(m Message) string { return nowText(m.head()+"\n\n"+m.plain(), nowDescription) }
 
-// nowWords returns the error in an answer.
-func nowWords(body []byte) string {
+// nowErrorText returns the error in an answer.
+func nowErrorText(body []byte) string {
 	var answer struct {
 		Error struct {
 			Message string `json:"message"`

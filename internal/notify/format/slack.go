@@ -31,7 +31,7 @@ func slackType() Type {
 				body["channel"] = c.text("channel")
 				body["unfurl_links"], body["unfurl_media"] = false, false
 			}
-			res, out := exchange{c, call}.do("POST", c.address(slackPost), body, slackWords)
+			res, out := exchange{c, call}.do("POST", c.address(slackPost), body, slackErrorText)
 			if out.Error != "" {
 				return out
 			}
@@ -52,9 +52,9 @@ func slackType() Type {
 // slackCode matches an error code of Slack, such as channel_not_found.
 var slackCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
 
-// slackWords returns the error in an answer. The Web API sends it as JSON, a webhook as the whole
+// slackErrorText returns the error in an answer. The Web API sends it as JSON, a webhook as the whole
 // text.
-func slackWords(body []byte) string {
+func slackErrorText(body []byte) string {
 	var answer struct {
 		Error string `json:"error"`
 	}
@@ -71,7 +71,7 @@ type slackBlock map[string]any
 
 // slackPlain returns text that Slack does not interpret, shortened to a number of characters.
 func slackPlain(s string, most int) map[string]any {
-	return map[string]any{"type": "plain_text", "text": runes(s, most), "emoji": false}
+	return map[string]any{"type": "plain_text", "text": truncateUTF16(s, most), "emoji": false}
 }
 
 // slackEscape escapes text where Slack interprets it, so that it contains no mentions and no links.
@@ -101,5 +101,5 @@ func slackBody(m Message) map[string]any {
 			"type": "mrkdwn", "text": "<" + slackLink.Replace(m.Link) + "|Open in gatehouse>",
 		}})
 	}
-	return map[string]any{"text": runes(slackEscape.Replace(m.head()), slackMessage), "blocks": blocks}
+	return map[string]any{"text": truncateUTF16(slackEscape.Replace(m.head()), slackMessage), "blocks": blocks}
 }

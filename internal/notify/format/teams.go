@@ -31,14 +31,14 @@ func teamsType() Type {
 		Send: func(call Call, c Channel, m Message) Outcome {
 			x := exchange{c, call}
 			if c.Credential[WebhookURL] == "" {
-				_, out := x.do("POST", c.address(teamsConversations), fit(m, teamsLimit, func(m Message) any {
+				_, out := x.do("POST", c.address(teamsConversations), fitMessage(m, teamsLimit, func(m Message) any {
 					return map[string]any{
 						"isGroup": true, "channelData": map[string]any{"channel": map[string]any{"id": c.text("channel")}}, "activity": teamsMessage(m),
 					}
-				}), teamsWords)
+				}), teamsErrorText)
 				return out
 			}
-			res, out := x.do("POST", c.address(""), fit(m, teamsLimit, func(m Message) any { return teamsMessage(m) }), teamsWords)
+			res, out := x.do("POST", c.address(""), fitMessage(m, teamsLimit, func(m Message) any { return teamsMessage(m) }), teamsErrorText)
 			// Old connectors answer 200 even if the channel did not accept the card.
 			if out.Error == "" && strings.Contains(string(res.Body), "endpoint returned HTTP error") {
 				return out.refuse("Teams refused the message")
@@ -48,8 +48,8 @@ func teamsType() Type {
 	}
 }
 
-// teamsWords returns the error in an answer.
-func teamsWords(body []byte) string {
+// teamsErrorText returns the error in an answer.
+func teamsErrorText(body []byte) string {
 	var answer struct {
 		Error struct {
 			Code    string `json:"code"`

@@ -18,9 +18,9 @@ const (
 	OnResolveComment = "comment"
 )
 
-// desk is a ticketing system. Each method returns the outcome of its last call. find returns "" if
+// ticketSystem is a ticketing system. Each method returns the outcome of its last call. find returns "" if
 // no ticket is open for the fault.
-type desk interface {
+type ticketSystem interface {
 	find(m Message) (ticket string, out Outcome)
 	create(m Message) (ticket string, out Outcome)
 	comment(ticket string, m Message) Outcome
@@ -31,7 +31,7 @@ type desk interface {
 // comments, and the end of the fault resolves it or adds a comment. If no ticket is stored, handle
 // searches for one, because a process may have stopped after it opened the ticket and before it
 // stored the id.
-func handle(d desk, c Channel, m Message) Outcome {
+func handle(d ticketSystem, c Channel, m Message) Outcome {
 	ticket := c.Ticket
 	if ticket == "" {
 		var out Outcome
@@ -65,7 +65,7 @@ func handle(d desk, c Channel, m Message) Outcome {
 }
 
 // finish resolves a ticket, or adds a comment, when the fault ends.
-func finish(d desk, c Channel, ticket string, m Message) Outcome {
+func finish(d ticketSystem, c Channel, ticket string, m Message) Outcome {
 	out := Outcome{}
 	if c.text("on_resolve") == OnResolveComment {
 		if out = d.comment(ticket, m); out.Error == "" {
@@ -81,7 +81,7 @@ func finish(d desk, c Channel, ticket string, m Message) Outcome {
 }
 
 // ticketType returns the type of a ticketing system. settings are those that only this type has.
-func ticketType(name string, settings []Setting, open func(x exchange) desk) Type {
+func ticketType(name string, settings []Setting, open func(x exchange) ticketSystem) Type {
 	return Type{
 		Name: name, Secrets: []string{Password, Username, AccessToken, ClientID, ClientSecret}, Lasting: true,
 		Settings: append(settings,

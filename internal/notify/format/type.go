@@ -341,13 +341,13 @@ type exchange struct {
 // do sends a value as JSON with the credential of the channel, and returns the answer. The outcome
 // has an Error if there was no answer, or if its status is not 2xx. words extracts the text of an
 // answer.
-func (x exchange) do(method, url string, value any, words func(body []byte) string) (outbound.Response, Outcome) {
+func (x exchange) do(method, url string, value any, errorText func(body []byte) string) (outbound.Response, Outcome) {
 	r, err := jsonRequest(method, url, value)
 	if err != nil {
 		return outbound.Response{}, Outcome{Error: "the message cannot be written"}
 	}
 	x.authorize(r)
-	return x.send(r, words)
+	return x.send(r, errorText)
 }
 
 // send sends a complete request. words may be nil.

@@ -99,16 +99,16 @@ func (r *run) growLarge(ctx context.Context) error {
 	return err
 }
 
-// hold calls growLarge if the fetch now holds more than outbound.SmallReply bytes.
-func (r *run) hold(ctx context.Context, size uint64) error {
+// reserve calls growLarge if the fetch now holds more than outbound.SmallReply bytes.
+func (r *run) reserve(ctx context.Context, size uint64) error {
 	if size <= outbound.SmallReply {
 		return nil
 	}
 	return r.growLarge(ctx)
 }
 
-// alive calls Order.Alive, if it is set.
-func (r *run) alive(ctx context.Context) error {
+// checkAlive calls Order.Alive, if it is set.
+func (r *run) checkAlive(ctx context.Context) error {
 	if r.order.Alive == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (r *run) fetchPages(ctx context.Context, b *builder) (Result, error) {
 	}
 	var doc value.Value
 	for at, n, last := first, 1, ""; at != ""; n++ {
-		if err := r.alive(ctx); err != nil {
+		if err := r.checkAlive(ctx); err != nil {
 			return Result{}, err
 		}
 		if n > MaxPages {
@@ -172,14 +172,14 @@ func (r *run) fetchPages(ctx context.Context, b *builder) (Result, error) {
 			return Result{}, failf("page %d is the same as the one before: the source ignores the parameter of the pagination", n)
 		}
 		if last = page.text; n == 1 {
-			r.note(page)
+			r.noteState(page)
 		}
 		if doc, err = r.decode(page.text); err != nil {
 			return Result{}, err
 		}
 		found, err := b.add(doc)
 		if err == nil {
-			err = r.hold(ctx, b.size)
+			err = r.reserve(ctx, b.size)
 		}
 		if err != nil {
 			return Result{}, err
@@ -376,8 +376,8 @@ func (r *run) region() string {
 	return cmp.Or(r.S3.Region, defaultRegion)
 }
 
-// note takes the state for the next fetch from the first page.
-func (r *run) note(p page) {
+// noteState takes the state for the next fetch from the first page.
+func (r *run) noteState(p page) {
 	short := func(name string) string {
 		if v := p.header(name); len(v) <= 500 {
 			return v

@@ -73,7 +73,7 @@ func formatOf(c Config) string {
 // readGit reads a file of a repository. The result is Unchanged if the commit is that of the last
 // fetch.
 func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
-	if err := r.alive(ctx); err != nil {
+	if err := r.checkAlive(ctx); err != nil {
 		return Result{}, err
 	}
 	if r.Repository == nil {
@@ -99,7 +99,7 @@ func (r *run) readGit(ctx context.Context, b *builder) (Result, error) {
 	}
 	r.noteFull()
 	r.state.Commit = got.Commit
-	if err := r.hold(ctx, uint64(len(got.Text))); err != nil {
+	if err := r.reserve(ctx, uint64(len(got.Text))); err != nil {
 		return Result{}, err
 	}
 	doc, err := r.decode(got.Text)

@@ -92,7 +92,7 @@ func (r *run) readLDAP(ctx context.Context, b *builder) error {
 	}()
 	paging := ldap.NewControlPaging(pageSize)
 	for range MaxPages {
-		if err := r.alive(ctx); err != nil {
+		if err := r.checkAlive(ctx); err != nil {
 			return err
 		}
 		res, err := conn.Search(r.searchRequest(paging))
@@ -101,7 +101,7 @@ func (r *run) readLDAP(ctx context.Context, b *builder) error {
 		}
 		err = r.addEntries(b, res.Entries)
 		if err == nil {
-			err = r.hold(ctx, b.size)
+			err = r.reserve(ctx, b.size)
 		}
 		if err != nil {
 			return err

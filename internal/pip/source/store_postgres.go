@@ -103,7 +103,7 @@ func (r *run) addRows(ctx context.Context, b *builder, rows pgx.Rows) error {
 	flush := func() error {
 		_, err := b.add(value.Array(records...))
 		if err == nil {
-			err = r.hold(ctx, b.size)
+			err = r.reserve(ctx, b.size)
 		}
 		records = nil
 		return err

@@ -29,8 +29,8 @@ func (e *WrongError) Unwrap() error { return e.Cause }
 
 func wrong(err error) *WrongError { return &WrongError{Cause: err} }
 
-// under adds a step to the path of an error.
-func (e *WrongError) under(step string) *WrongError {
+// below adds a step to the path of an error.
+func (e *WrongError) below(step string) *WrongError {
 	e.Path = append([]string{step}, e.Path...)
 	return e
 }
@@ -194,7 +194,7 @@ func (s *setters) list(t reflect.Type) setter {
 		out := reflect.MakeSlice(t, len(items), len(items))
 		for i, item := range items {
 			if err := set(out.Index(i), item); err != nil {
-				return err.under(strconv.Itoa(i))
+				return err.below(strconv.Itoa(i))
 			}
 		}
 		dst.Set(out)
@@ -220,7 +220,7 @@ func (s *setters) members(t reflect.Type) setter {
 		v.Each(func(name string, member value.Value) bool {
 			item := reflect.New(t.Elem()).Elem()
 			if failed = set(item, member); failed != nil {
-				failed = failed.under(name)
+				failed = failed.below(name)
 				return false
 			}
 			out.SetMapIndex(reflect.ValueOf(strings.Clone(name)).Convert(t.Key()), item)
@@ -269,7 +269,7 @@ func (s *setters) object(t reflect.Type) setter {
 		v.Each(func(name string, m value.Value) bool {
 			if f, ok := fields[name]; ok {
 				if failed = f.set(dst.FieldByIndex(f.index), m); failed != nil {
-					failed = failed.under(name)
+					failed = failed.below(name)
 				}
 			}
 			return failed == nil

@@ -77,8 +77,8 @@ func Peer(req *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Elsewhere reports whether a page of another origin sent the browser here (Fetch Metadata).
-func Elsewhere(h http.Header) bool {
+// IsCrossOrigin reports whether a page of another origin sent the browser here (Fetch Metadata).
+func IsCrossOrigin(h http.Header) bool {
 	site := h["Sec-Fetch-Site"]
 	return len(site) > 0 && (len(site) > 1 || site[0] != "same-origin" && site[0] != "none")
 }

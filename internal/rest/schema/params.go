@@ -53,8 +53,8 @@ func (p *Param) Values(req *http.Request, query url.Values) []string {
 	}
 }
 
-// Wrong lists the errors in the values of a parameter. No message quotes them.
-func (v *Checker) Wrong(p *Param, values []string) []string {
+// CheckParam lists the errors in the values of a parameter. No message quotes them.
+func (v *Checker) CheckParam(p *Param, values []string) []string {
 	if len(values) == 0 {
 		if p.required {
 			return []string{"this parameter is required"}
@@ -65,7 +65,7 @@ func (v *Checker) Wrong(p *Param, values []string) []string {
 		return nil
 	}
 	if p.schema.Type == huma.TypeArray {
-		return v.wrongList(p, values)
+		return v.checkList(p, values)
 	}
 	if len(values) > 1 {
 		return []string{"this parameter may be sent once only"}
@@ -76,10 +76,10 @@ func (v *Checker) Wrong(p *Param, values []string) []string {
 	if values[0] == "" && !p.required {
 		return nil
 	}
-	return v.wrongText(p.schema, values[0])
+	return v.checkText(p.schema, values[0])
 }
 
-func (v *Checker) wrongList(p *Param, values []string) []string {
+func (v *Checker) checkList(p *Param, values []string) []string {
 	if !p.explode {
 		if len(values) > 1 {
 			return []string{"this parameter may be sent once only, with commas between its values"}
@@ -92,13 +92,13 @@ func (v *Checker) wrongList(p *Param, values []string) []string {
 	}
 	items := v.deref(p.schema.Items)
 	for _, text := range values {
-		messages = append(messages, v.wrongText(items, text)...)
+		messages = append(messages, v.checkText(items, text)...)
 	}
 	return messages
 }
 
-// wrongText checks one parameter's text against a scalar schema.
-func (v *Checker) wrongText(s *huma.Schema, text string) []string {
+// checkText checks one parameter's text against a scalar schema.
+func (v *Checker) checkText(s *huma.Schema, text string) []string {
 	switch s.Type {
 	case huma.TypeInteger:
 		i, err := strconv.ParseInt(text, 10, 64)

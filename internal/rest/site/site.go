@@ -39,8 +39,8 @@ func Name(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// None reports whether no host names a tenant.
-func (h Hosts) None() bool { return h.BaseDomain == "" && h.Find == nil }
+// IsEmpty reports whether no host names a tenant.
+func (h Hosts) IsEmpty() bool { return h.BaseDomain == "" && h.Find == nil }
 
 // At returns the verified custom domain of a name; the zero Site for none.
 func (h Hosts) At(name string) Site {

@@ -134,7 +134,9 @@ func TestParkedPollsWakeAtOnce(t *testing.T) {
 			}
 			woke <- time.Now()
 		}()
-		h.until("waiting", func() bool { return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		h.until("waiting", func() bool {
+			return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1
+		})
 		h.rewrite(p, bob)
 		changed := time.Now()
 		if late := (<-woke).Sub(changed); late > time.Second {
@@ -163,7 +165,9 @@ func TestOnlyItsOwn(t *testing.T) {
 			_, err := a.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("waiting", func() bool { return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		h.until("waiting", func() bool {
+			return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1
+		})
 		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +362,9 @@ func TestATenantThatIsSuspended(t *testing.T) {
 			_, err := g.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("waiting", func() bool { return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+		h.until("waiting", func() bool {
+			return h.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1
+		})
 		suspend(t, h)
 		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a waiting poll of a suspended tenant got %v", err)
@@ -571,7 +577,9 @@ func TestReplicas(t *testing.T) {
 		}
 		woke <- a
 	}()
-	two.until("waiting", func() bool { return two.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1 })
+	two.until("waiting", func() bool {
+		return two.environment(environmentKey{scope.DefaultTenant, scope.Production}).countWaiting() == 1
+	})
 	one.rewrite(p, bob)
 	changed := time.Now()
 	if a := <-woke; a == nil || a.ETag != `"2"` {

@@ -33,7 +33,7 @@ func (h *fixture) populate(n int) {
 	}
 }
 
-// rounds returns the work of the feed so far, the number of cached resources, and the packed
+// rounds returns the work of the environment so far, the number of cached resources, and the packed
 // contents with their number of bouncers.
 func (h *fixture) rounds() (w packTotals, resources int, contents map[*bundle.Packed]int) {
 	f := h.environment(environmentKey{scope.DefaultTenant, scope.Production})

@@ -11,7 +11,7 @@ import (
 
 // TestReplaySettingReachesBouncers: a bouncer gets a new bundle when its tenant turns the storage
 // of replay inputs off or on. Other changes of the settings cause no new bundle, and not even a
-// refresh of the feed.
+// refresh of the environment.
 func TestReplaySettingReachesBouncers(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
@@ -100,7 +100,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 	})
 }
 
-// made returns the work of production's feed so far.
+// made returns the work of production so far.
 func (h *fixture) made() packTotals {
 	w, _, _ := h.rounds()
 	return w

@@ -149,7 +149,7 @@ func previewAt(r Rule, begin, until time.Time, valueAt func(end time.Time) (floa
 	return p
 }
 
-// add adds a minute to a window, and leave removes it. So each minute is added once, however long
+// add adds a minute to a window, and subtract removes it. So each minute is added once, however long
 // the window is.
 func (m *minute) add(o *minute) {
 	m.sum.Merge(&o.sum)

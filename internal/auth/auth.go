@@ -2,12 +2,12 @@
 // and is the only package that creates one.
 //
 //	credential ─sha256─▶ entry in process ─────────────────────────▶ scope   (the hot path: no store)
-//	                        │ not there, or its realm has moved on
+//	                        │ not there, or its tenant has changed
 //	                        ▼
 //	             API key: format, checksum, digest in the system store, row in the tenant's
 //	             token:   signature, fixed claims, session row in the tenant's store
 //
-// A realm is what one replica knows about one tenant: its status, its plan and a generation. Every
+// A cachedTenant is what one replica knows about one tenant: its status, its plan and a generation. Every
 // change of people, keys, roles or sessions increments the tenant's revision `auth` in its own
 // transaction. db.Watch then increments the generation, and each entry of the tenant is loaded
 // again when it is next used. The revision is also checked every two seconds, in case a
@@ -191,7 +191,7 @@ func (s *Service) Close() {
 type entry struct {
 	scope scope.Scope
 	who   Principal
-	tenant *cachedTenant
+	realm *cachedTenant
 	gen   uint64
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
@@ -209,8 +209,8 @@ type transport uint8
 
 const (
 	asKey    transport = iota // an API key, or a bouncer's token, in either header
-	asToken                // a session token, as Authorization: Bearer
-	asCookie               // a browser's cookie
+	asToken                   // a session token, as Authorization: Bearer
+	asCookie                  // a browser's cookie
 )
 
 // expired reports whether an entry has ended, at its end or because it was not used.
@@ -304,12 +304,12 @@ func entryDigest(c Credential, text string) [sha256.Size]byte {
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
-		if err := s.ensureFresh(ctx, e.tenant, now); err != nil {
+		if err := s.ensureFresh(ctx, e.realm, now); err != nil {
 			return nil, refuseGone(err)
 		}
-		if e.gen == e.tenant.gen.Load() {
+		if e.gen == e.realm.gen.Load() {
 			if !e.expired(now) {
-				return e, e.tenant.checkServed()
+				return e, e.realm.checkServed()
 			}
 			s.entries.Invalidate(digest)
 			if e.idle == 0 {
@@ -330,7 +330,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 		return nil, err
 	}
 	e, _ := got.(*entry)
-	if e.gen != e.tenant.gen.Load() {
+	if e.gen != e.realm.gen.Load() {
 		// The shared load may have read before a revocation that was acknowledged before this call.
 		// A new load cannot.
 		if e, err = s.load(ctx, c, text, digest, now); err != nil {

@@ -470,7 +470,7 @@ func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time
 	if err != nil {
 		return nil, refuseGone(err)
 	}
-	return &entry{tenant: r, gen: r.gen.Load()}, r.checkServed()
+	return &entry{realm: r, gen: r.gen.Load()}, r.checkServed()
 }
 
 // fillFromBouncer fills an entry for an enforcement point: it has no permissions; its
@@ -483,9 +483,9 @@ func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, dige
 	if err != nil {
 		return err
 	}
-	e.who = Principal{Plan: e.tenant.facts.Load().Plan}
+	e.who = Principal{Plan: e.realm.facts.Load().Plan}
 	e.scope = scope.Scope{
-		Tenant: e.tenant.id, Env: b.Env, EnvBound: true,
+		Tenant: e.realm.id, Env: b.Env, EnvBound: true,
 		Actor: scope.Actor{Kind: scope.Bouncer, ID: b.ID, Name: b.Name},
 	}
 	return nil
@@ -502,7 +502,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 			e.expires = end
 		}
 	}
-	e.used = &lastUse{tenant: e.tenant.id, id: k.ID}
+	e.used = &lastUse{tenant: e.realm.id, id: k.ID}
 	if k.LastUsedAt != nil {
 		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}
@@ -518,12 +518,12 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		if owner.Status != user.Active {
 			return refused()
 		}
-		may, _ := user.Permissions(e.tenant.id, owner.Roles)
+		may, _ := user.Permissions(e.realm.id, owner.Roles)
 		ps = user.Intersect(may, ps)
 	}
-	e.who = Principal{KeyID: k.counted(), Tenant: e.tenant.id, Plan: e.tenant.facts.Load().Plan, RateLimited: true}
+	e.who = Principal{KeyID: k.counted(), Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
 	e.scope = scope.Scope{
-		Tenant: e.tenant.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
+		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
 	}
 	return nil

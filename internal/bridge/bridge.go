@@ -2,18 +2,18 @@
 // It speaks OPA's management protocols, so a stock OPA is a bouncer too; HTTP
 // itself is in package api.
 //
-//	a change ──commit──▶ Watch ──▶ feed.refresh: who gets what now?
+//	a change ──commit──▶ Watch ──▶ environment.refresh: who gets what now?
 //	                                 │  content, packed once for all who share it
 //	                                 │  hash changed: next revision, persisted
 //	                                 ▼
-//	   GET bundle ──▶ desk ◀── wakes its waiting polls
+//	   GET bundle ──▶ state ◀── wakes its waiting polls
 //	                    │        sent · activated · refused · seen
 //	   POST status ────▶┘               │
-//	                                 ledger: written in batches
+//	                                 activity: written in batches
 //	   POST logs ──▶ split ──▶ audit (safe before the answer)
 //
-// A feed is the state of one tenant's environment in one replica: the set of
-// controls, shared with decisions, and a desk for each bouncer. It is loaded when
+// An environment is the state of one tenant's environment in one replica: the set of
+// controls, shared with decisions, and a state for each bouncer. It is loaded when
 // the first bouncer polls, and follows the store's revisions. Every replica does
 // this on its own. That is safe, because a content gets its revision under a lock,
 // and equal content keeps its revision.
@@ -74,21 +74,21 @@ type Config struct {
 
 // Service is the bridge of one replica. New makes one; Run must run.
 type Service struct {
-	cfg    Config
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	begin  sync.Mutex // held where work begins or ends for good
-	stop   func()
+	cfg      Config
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	begin    sync.Mutex // held where work begins or ends for good
+	stop     func()
 	activity *activityLog
-	keys   keyring
-	health healthBoard
+	keys     keyring
+	health   healthBoard
 
-	mu    sync.Mutex
+	mu           sync.Mutex
 	environments map[environmentKey]*environment
 }
 
-// environmentKey identifies a feed.
+// environmentKey identifies an environment.
 type environmentKey struct {
 	tenant scope.TenantID
 	env    scope.Env
@@ -218,7 +218,7 @@ func callingBouncer(sc scope.Scope) (int64, error) {
 // whether another bouncer exists.
 func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 
-// bouncerState returns the desk of the calling bouncer, in a loaded feed. token is the hash
+// bouncerState returns the state of the calling bouncer, in a loaded environment. token is the hash
 // of the token that it sent.
 func (s *Service) bouncerState(ctx context.Context, sc scope.Scope, token string) (*environment, *bouncerState, error) {
 	id, err := callingBouncer(sc)

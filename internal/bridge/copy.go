@@ -54,7 +54,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 }
 
 // current returns the current target of a bouncer, and the revisions of the store that it reflects.
-// It refreshes the feed if the store has changed.
+// It refreshes the environment if the store has changed.
 func (e *environment) current(ctx context.Context, id int64) (*desiredBundle, Copy, error) {
 	e.used.Store(e.svc.cfg.Now().Unix())
 	round := e.rounds.Load()

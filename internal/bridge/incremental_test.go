@@ -32,7 +32,7 @@ func (h *fixture) populate(n int) {
 	}
 }
 
-// rounds returns the work of the feed so far, the number of cached resources, and the packed
+// rounds returns the work of the environment so far, the number of cached resources, and the packed
 // contents with their number of bouncers.
 func (h *fixture) rounds() (w packTotals, resources int, contents map[*bundle.Packed]int) {
 	f := h.environment(environmentKey{scope.DefaultTenant, scope.Production})
@@ -101,7 +101,7 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 		}
 		clients[1].wantNothing("a bouncer that the change does not affect", "x", other)
 		team(far, "nobody's")
-		team(own[1], "orders") // the feed has applied both changes when this one arrives
+		team(own[1], "orders") // the environment has applied both changes when this one arrives
 		clients[1].fetch(other)
 		last, _, _ := h.rounds()
 		if fullReads, singleReads := h.count(0, 0); last.resources-after.resources != 1 || last.groups-after.groups != 1 || fullReads != 1 || singleReads != 3 {

@@ -130,14 +130,14 @@ func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body i
 
 // intake reads one chunk.
 type intake struct {
-	svc     *Service
-	environment    *environment
-	bouncer int64
-	body    bodyReader
-	levels  map[int64]target.Resource
-	batch   []audit.Decision
-	ran     [][]int64 // the controls that were evaluated, for each event in batch
-	out     Intake
+	svc         *Service
+	environment *environment
+	bouncer     int64
+	body        bodyReader
+	levels      map[int64]target.Resource
+	batch       []audit.Decision
+	ran         [][]int64 // the controls that were evaluated, for each event in batch
+	out         Intake
 }
 
 // bodyReader records whether a body was read to its end.

@@ -24,7 +24,7 @@ const MaxWait = 5 * time.Minute
 // The polls of an OPA that does not wait: the longest interval, which is also its default, and the
 // shortest that counts, because it polls again at once after a failure.
 const (
-	maxPollInterval  = 2 * time.Minute
+	maxPollInterval = 2 * time.Minute
 	minPollInterval = 5 * time.Second
 )
 

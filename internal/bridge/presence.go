@@ -181,7 +181,7 @@ func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Tim
 }
 
 // markAbsent records that a bouncer is lost, unless it has reported since. The transaction changes
-// only one bouncer, and its presence first. The ledger does the same, so each sees the changes of
+// only one bouncer, and its presence first. The activity log does the same, so each sees the changes of
 // the other.
 func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b overdueBouncer, now time.Time) error {
 	still, err := lockOverdue(ctx, tx, b.ID, now)

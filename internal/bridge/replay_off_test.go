@@ -11,7 +11,7 @@ import (
 
 // TestReplaySettingReachesBouncers checks that a bouncer gets a new bundle when its tenant turns the storage
 // of replay inputs off or on. Other changes of the settings cause no new bundle, and not even a
-// refresh of the feed.
+// refresh of the environment.
 func TestReplaySettingReachesBouncers(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
@@ -35,7 +35,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 				t.Errorf("bouncer %d: replay = %v at first, want none", i, got)
 			}
 		}
-		feeds := []*environment{h.environment(environmentKey{scope.DefaultTenant, scope.Production}), h.environment(environmentKey{scope.DefaultTenant, scope.Sandbox})}
+		environments := []*environment{h.environment(environmentKey{scope.DefaultTenant, scope.Production}), h.environment(environmentKey{scope.DefaultTenant, scope.Sandbox})}
 		registry := func() int64 {
 			t.Helper()
 			store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
@@ -81,7 +81,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 					}
 				}
 			} else {
-				for _, f := range feeds {
+				for _, f := range environments {
 					f.noteChange() // even if something else triggers a refresh
 					if err := f.refresh(ctx); err != nil {
 						t.Fatal(err)
@@ -98,7 +98,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 	})
 }
 
-// workDone returns the work of production's feed so far.
+// workDone returns the work of production's environment so far.
 func (h *fixture) workDone() packTotals {
 	w, _, _ := h.rounds()
 	return w

@@ -11,7 +11,7 @@
 //	  Proposal: the values, the confidence, one line of rationale for each marker
 //
 // If the confidence is too low, the caller may ask an assistant. NewPrompt makes the prompt, and
-// Admit reads the answer. The caller makes the call.
+// Merge reads the answer. The caller makes the call.
 package classify
 
 import (

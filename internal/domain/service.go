@@ -296,7 +296,7 @@ func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID,
 }
 
 // Verify looks up the domain's DNS records, and if they exist makes the domain the tenant's own. It
-// can be repeated. Faults: those of lookFor, NotFound, Conflict if another tenant has verified the
+// can be repeated. Faults: those of checkRecords, NotFound, Conflict if another tenant has verified the
 // domain.
 func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Domain, error) {
 	if err := s.Tenants.Visible(ctx, sc, id); err != nil {

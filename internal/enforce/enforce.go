@@ -203,7 +203,7 @@ type Bouncer struct {
 	up        *upstream.Upstream // nil: the bouncer has no application
 	shipper   *uplink.Shipper
 	bundles   *follow.Follower
-	discovery     *discovery.Reporter
+	discovery *discovery.Reporter
 	journal   *journal.Journal
 	reporter  *status.Reporter
 	state     atomic.Pointer[settings.State]
@@ -317,8 +317,8 @@ func (b *Bouncer) newFollower(reader settings.Reader, api *uplink.Client, source
 	return follow.New(follow.Config{
 		ID: b.cfg.ID, Token: b.cfg.Token, Dir: b.cfg.DataDir, Version: b.cfg.Version, InitialMode: initial, Verify: b.cfg.Verify,
 		Wait: b.cfg.PollWait, Reader: reader, State: &b.state,
-		OnActivated: b.noteActivated, OnChanged: wake.Wake,
-		OnPanic: func(what string, p any) { b.panics.Report(context.Background(), what, p, "") },
+		Activated: b.noteActivated, Changed: wake.Wake,
+		Panicked: func(what string, p any) { b.panics.Report(context.Background(), what, p, "") },
 		Client:   api, IDs: source, Count: &b.count, Log: b.log, Now: b.cfg.Now, Entropy: b.cfg.Entropy,
 	})
 }

@@ -180,7 +180,9 @@ type dirtyTenants struct {
 	all  bool
 }
 
-func newDirty() *dirtyTenants { return &dirtyTenants{wake: make(chan struct{}, 1), set: map[scope.TenantID]bool{}} }
+func newDirty() *dirtyTenants {
+	return &dirtyTenants{wake: make(chan struct{}, 1), set: map[scope.TenantID]bool{}}
+}
 
 func (d *dirtyTenants) add(t scope.TenantID) {
 	d.mu.Lock()

@@ -3,7 +3,7 @@
 // entry with their count, the first and the last time, and a digest of their ids.
 // The caller offers refusals alone: what was permitted is never folded.
 //
-//	refusals ──Offer──▶ Own    an entry, as always
+//	refusals ───Add───▶ Own    an entry, as always
 //	                    Brief  an entry without documents: many bytes came
 //	                    Folded counted; Due gives the entries that hold the counts
 package fold

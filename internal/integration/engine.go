@@ -293,7 +293,7 @@ func (s *Service) postBundle(ctx context.Context, it Integration, secrets map[st
 
 // resetPushed makes sure that the store of a policy engine gets its bundle again. A replica that was
 // suspended, or could not reach our store, may have overwritten a newer bundle with its own, even
-// after the replica that took over the lane recorded its push. So distrust deletes that record, and
+// after the replica that took over the lane recorded its push. So resetPushed deletes that record, and
 // ends the turn of the other replica.
 func (f *Forwarder) resetPushed(ctx context.Context, tenantID scope.TenantID, it Integration) error {
 	return f.Stores.Write(ctx, tenantID, func(tx *db.Tx) error { return forgetPushed(ctx, tx, it.ID, f.Holder) })

@@ -52,25 +52,25 @@ const (
 
 // Integration is a system of the tenant that is called.
 type Integration struct {
-	ID            int64          `json:"id" db:"id" doc:"Identifier."`
-	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"siem"`
-	Kind          string         `json:"kind" db:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
-	Endpoint      string         `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
-	Environment   scope.Env      `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
-	Settings      map[string]any `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
-	CredentialSet bool           `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
-	Enabled       bool           `json:"enabled" db:"enabled" doc:"Whether gatehouse sends anything to it. Waiting entries and messages are sent once it is enabled again."`
-	Failures      int64          `json:"consecutive_failures" db:"failures" doc:"Number of failed attempts since the last success."`
-	LastError     string         `json:"last_error" db:"last_error" doc:"Why the last attempt failed; empty if it did not."`
-	LastSuccessAt *time.Time     `json:"last_success_at" db:"last_success_at" doc:"When the system last accepted something; null: never."`
-	LastFailureAt *time.Time     `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
-	NextAttemptAt *time.Time     `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
-	Pushed        *Pushed        `json:"pushed" db:"pushed" doc:"The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind."`
-	Place         *follow.Place  `json:"-" db:"place"`
-	Looked        *storeRevisions        `json:"-" db:"looked"`
-	CreatedBy     string         `json:"created_by" db:"created_by" doc:"Who created it."`
-	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
-	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
+	ID            int64           `json:"id" db:"id" doc:"Identifier."`
+	Name          string          `json:"name" db:"name" doc:"Name, unique." example:"siem"`
+	Kind          string          `json:"kind" db:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"webhook: actions of controls post their decision. workflow: actions start it, and it answers back. approval_queue: decides requests for access. policy_engine: a registry or bucket that gets the bundle of a bouncer. break_glass_bridge: opens grants in emergencies. siem_forwarder: gets both audit logs."`
+	Endpoint      string          `json:"endpoint" db:"endpoint" doc:"Address of the system." example:"https://siem.example.com/ingest"`
+	Environment   scope.Env       `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only this environment; empty: both."`
+	Settings      map[string]any  `json:"settings" db:"settings" doc:"Settings of the kind; GET /integrations/kinds lists them."`
+	CredentialSet bool            `json:"credential_set" db:"-" doc:"Whether a credential is stored. It is never returned."`
+	Enabled       bool            `json:"enabled" db:"enabled" doc:"Whether gatehouse sends anything to it. Waiting entries and messages are sent once it is enabled again."`
+	Failures      int64           `json:"consecutive_failures" db:"failures" doc:"Number of failed attempts since the last success."`
+	LastError     string          `json:"last_error" db:"last_error" doc:"Why the last attempt failed; empty if it did not."`
+	LastSuccessAt *time.Time      `json:"last_success_at" db:"last_success_at" doc:"When the system last accepted something; null: never."`
+	LastFailureAt *time.Time      `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
+	NextAttemptAt *time.Time      `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
+	Pushed        *Pushed         `json:"pushed" db:"pushed" doc:"The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind."`
+	Place         *follow.Place   `json:"-" db:"place"`
+	Looked        *storeRevisions `json:"-" db:"looked"`
+	CreatedBy     string          `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt     time.Time       `json:"created_at" db:"created_at" doc:"When it was created."`
+	UpdatedAt     time.Time       `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
 
 	// ChangeNo is the ETag. Only changes by people increase it.
 	ChangeNo int64 `json:"-" db:"change_no"`

@@ -61,15 +61,15 @@ func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
 
 // lane is an enabled integration, with what the Forwarder needs to schedule it.
 type lane struct {
-	ID          int64         `db:"id"`
-	Kind        string        `db:"kind"`
-	Environment scope.Env     `db:"environment"`
-	Place       *follow.Place `db:"place"`
-	Looked      *storeRevisions       `db:"looked"`
-	NextAt      *time.Time    `db:"next_at"`
-	Until       time.Time     `db:"lane_until"`
-	Holder      string        `db:"lane_holder"`
-	Waiting     int64         `db:"waiting"`
+	ID          int64           `db:"id"`
+	Kind        string          `db:"kind"`
+	Environment scope.Env       `db:"environment"`
+	Place       *follow.Place   `db:"place"`
+	Looked      *storeRevisions `db:"looked"`
+	NextAt      *time.Time      `db:"next_at"`
+	Until       time.Time       `db:"lane_until"`
+	Holder      string          `db:"lane_holder"`
+	Waiting     int64           `db:"waiting"`
 }
 
 func enabledLanes(ctx context.Context, tx *db.Tx) ([]lane, error) {

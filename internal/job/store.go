@@ -23,7 +23,7 @@ func insertJob(ctx context.Context, tx *db.Tx, j Job, payload []byte) (int64, er
 }
 
 // claimable is the condition for a job that no runner owns: it is waiting and due, or its lease has
-// expired. $2 is the latest end of a lease (db.LatestEnd).
+// expired. $2 is the latest end of a lease (db.MaxLeaseEnd).
 const claimable = `(state = 'pending' AND run_at <= $1 OR state = 'running' AND (lease_until < $1 OR lease_until > $2))`
 
 // claimTasks claims up to n due jobs. The outer condition repeats the inner one, because another
@@ -73,7 +73,7 @@ func killTask(ctx context.Context, tx *db.Tx, t Task, now time.Time, why string)
 		WHERE id = $1 AND attempt = $2 AND state = 'running'`, t.ID, t.Attempt, now, why)
 }
 
-// takeLease gives holder a lease that is free, expired (db.LatestEnd), or already its own.
+// takeLease gives holder a lease that is free, expired (db.MaxLeaseEnd), or already its own.
 func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Time, ttl time.Duration) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
@@ -86,7 +86,7 @@ func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
 	return err
 }
 
-// holdLane acquires a lane that is free or whose lease has expired (db.LatestEnd), or renews it.
+// holdLane acquires a lane that is free or whose lease has expired (db.MaxLeaseEnd), or renews it.
 func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now, until time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = $2, lane_until = $3
 		WHERE id = $1 AND enabled AND (lane_until < $4 OR lane_until > $5 OR lane_holder = $2)`, id, holder, until, now, db.MaxLeaseEnd(now, LaneTime))

@@ -15,7 +15,7 @@ type hub struct {
 	tenant  scope.TenantID
 	stop    context.CancelFunc
 	ended   <-chan struct{}
-	wakeup   chan struct{} // of capacity 1
+	wakeup  chan struct{} // of capacity 1
 	members int           // guarded by Service.mu
 
 	reading sync.Mutex // held while changes are read and distributed
@@ -34,9 +34,9 @@ type changeRevision struct {
 
 // update is the result of one read. of has the revisions of changes.
 type update struct {
-	changes []Change
-	revisions      []changeRevision
-	reload  bool
+	changes   []Change
+	revisions []changeRevision
+	reload    bool
 }
 
 func (n *update) add(c Change, of changeRevision) {

@@ -26,11 +26,11 @@ import (
 
 // Bounds on streams.
 const (
-	maxPerOwner    = 10   // open streams of one person or key
-	maxPerTenant  = 500  // open streams of one tenant
-	maxStreams     = 2000 // open streams of all tenants
-	maxPending = 256  // changes that wait for one client; more become a reload
-	maxEntries = 1000 // entries of the log that are read at once; more become a reload
+	maxPerOwner  = 10   // open streams of one person or key
+	maxPerTenant = 500  // open streams of one tenant
+	maxStreams   = 2000 // open streams of all tenants
+	maxPending   = 256  // changes that wait for one client; more become a reload
+	maxEntries   = 1000 // entries of the log that are read at once; more become a reload
 )
 
 // pauseAfterRead is the minimum time between two reads of a hub, so that a burst of commits causes
@@ -46,12 +46,12 @@ type Service struct {
 	// Tick is how often a hub reads without being woken; 0: every two seconds.
 	Tick time.Duration
 
-	mu     sync.Mutex
-	hubs   map[scope.TenantID]*hub
-	open   int
-	perOwner   map[owner]int
-	closed bool
-	run    sync.WaitGroup
+	mu       sync.Mutex
+	hubs     map[scope.TenantID]*hub
+	open     int
+	perOwner map[owner]int
+	closed   bool
+	run      sync.WaitGroup
 }
 
 // owner identifies the person or key whose streams are counted together.

@@ -21,7 +21,7 @@ var errFrame = errors.New("lsp: the stream is not framed as the protocol require
 
 // readFrame reads one message and returns its body. A message has header lines (one is
 // Content-Length), an empty line, and the body (LSP 3.17, base protocol). If the body is too large,
-// readFrame skips it and returns *tooBig. Any other error ends the stream, because the next message
+// readFrame skips it and returns *oversizedError. Any other error ends the stream, because the next message
 // cannot be found.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	size, header := int64(-1), 0

@@ -60,7 +60,7 @@ func (s librarySet) forEnv(env scope.Env) []lang.Library {
 	return out
 }
 
-// with returns the shelf with p in its current state: an active library is on it, any other policy
+// with returns the set with p in its current state: an active library is on it, any other policy
 // is not.
 func (s librarySet) with(p Policy) librarySet {
 	out := slices.DeleteFunc(slices.Clone(s), func(l activeLibrary) bool { return l.ID == p.ID })

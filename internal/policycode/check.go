@@ -107,7 +107,7 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 			continue
 		}
 		if s.Now().Sub(started) > casesTime {
-			return controlfile.TestReport{}, fault.Newf(fault.Invalid, "evaluation_limit", "the test cases did not end within %s", casesTime)
+			return controlfile.TestReport{}, fault.Newf(fault.Invalid, "evaluation_limit", "the test cases did not finish within %s", casesTime)
 		}
 		rs, err := s.Policies.RunCases(ctx, sc, scope.Sandbox, worker.TestRequest{Name: c.Name, Source: c.Source, Libraries: libs, Cases: cases})
 		if err != nil {

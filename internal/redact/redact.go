@@ -46,7 +46,9 @@ func secretAt(s []byte) bool {
 	return false
 }
 
-func hasPrefix(s []byte, word string) bool { return len(s) >= len(word) && string(s[:len(word)]) == word }
+func hasPrefix(s []byte, word string) bool {
+	return len(s) >= len(word) && string(s[:len(word)]) == word
+}
 
 func isPersonal(folded []byte) bool { return string(folded) == "owneremail" }
 

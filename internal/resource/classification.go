@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Assistant answers a prompt. classify.Admit reads its answer.
+// Assistant answers a prompt. classify.Merge reads its answer.
 type Assistant interface {
 	Answer(ctx context.Context, p classify.Prompt) ([]byte, error)
 }

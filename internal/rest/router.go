@@ -153,7 +153,7 @@ type Router struct {
 	unmatchedStats measure.Operation
 	// stopping is set while the server is about to stop. Each answer then ends its connection.
 	stopping atomic.Bool
-	limiter *limiter
+	limiter  *limiter
 	// ample are the rooms for bodies, brisk those for bodies of Brief operations.
 	ample, brisk room.Pair
 	buffers      sync.Pool // of *[]byte, for large bodies

@@ -5,7 +5,7 @@
 //
 // A sealed value is one byte that identifies the key, a nonce of 12 bytes, the
 // ciphertext and a tag of 16 bytes. To rotate keys, put the new one first: the first
-// one seals, all of them open, and Stale reports what is sealed under an old one.
+// one seals, all of them open, and IsStale reports what is sealed under an old one.
 package secret
 
 import (

@@ -399,7 +399,7 @@ func (l *Log) rotate(seq uint64) (*segment, error) {
 }
 
 // Rotate closes the file that is written to, and the next record begins a new one. Like every closed
-// file, it is removed once all of its records are acknowledged, perhaps at once. Without Turn,
+// file, it is removed once all of its records are acknowledged, perhaps at once. Without Rotate,
 // acknowledged records stay on disk until the file is full. A crash meanwhile loses nothing: a new
 // process never writes to an old file.
 func (l *Log) Rotate() error {

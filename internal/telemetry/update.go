@@ -105,7 +105,7 @@ func readMembers(body []byte) (map[string]json.RawMessage, error) {
 }
 
 // verifySignature checks the signature of an object, and returns the object without it in the
-// canonical form: members sorted, no spaces, and values as normalSpelling writes them. The
+// canonical form: members sorted, no spaces, and values as canonicalJSON writes them. The
 // signature may also be for the values as the sender spelled them.
 func verifySignature(key []byte, members map[string]json.RawMessage) (content []byte, err error) {
 	var signature string

@@ -24,8 +24,8 @@ type process struct {
 	err  error
 	// idleTimer ends the child when it has been idle for Config.Idle. It is only active while the child
 	// is in the pool.
-	idleTimer    *time.Timer
-	started time.Time
+	idleTimer *time.Timer
+	started   time.Time
 }
 
 // oneThread limits a child to one processor. Rego uses one thread; a second one would only speed up

@@ -95,10 +95,10 @@ func acquireSlot(ctx context.Context, c chan struct{}) error {
 
 // Replay is a running replay with its child. Only one goroutine may use it. Close ends it.
 type Replay struct {
-	owner  *replays
-	proc   *process
-	release  func()
-	panics *fault.Panics
+	owner   *replays
+	proc    *process
+	release func()
+	panics  *fault.Panics
 }
 
 // Replay starts a replay in a new child. Faults: those of Check, and Invalid "invalid_policy" with

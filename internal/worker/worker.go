@@ -65,8 +65,8 @@ type request struct {
 	// PastChunks are the chunks with earlier versions of resources. They come last.
 	PastChunks int `json:"past_chunks,omitempty"`
 	// Simulation is a simulation. Sources are those whose attributes are listed (simulate.go).
-	Simulation   *simulationInput   `json:"trial,omitempty"`
-	Sources []string `json:"sources,omitempty"`
+	Simulation *simulationInput `json:"trial,omitempty"`
+	Sources    []string         `json:"sources,omitempty"`
 	// Unpack is the request of opUnpack (unpack.go).
 	Unpack *gitpack.Request `json:"unpack,omitempty"`
 	// Libraries are what the source may import.
@@ -88,7 +88,7 @@ type reply struct {
 	// Refused and Part belong to replays.
 	Refused    []rerun.Refused    `json:"refused,omitempty"`
 	Part       *rerun.Part        `json:"part,omitempty"`
-	Simulated      *simulationResult             `json:"tried,omitempty"`
+	Simulated  *simulationResult  `json:"tried,omitempty"`
 	Attributes [][]lang.Attribute `json:"attributes,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Patience is how long Patiently retries.
+// Patience is how long RetryUnavailable retries.
 const Patience = 30 * time.Second
 
 // RetryUnavailable retries fn, like a client does, while it returns fault.Unavailable: a busy store returns

@@ -16,12 +16,12 @@ const (
 	ClientReadTimeout = 30 * time.Second
 	// ClientWriteTimeout is how long one write to the client may take.
 	ClientWriteTimeout = time.Minute
-	// minBodyRate is the lowest rate, in bytes a second, after the first ClientPace. At one
+	// minBodyRate is the lowest rate, in bytes a second, after the first ClientReadTimeout. At one
 	// byte a second, a body could hold its connection for days.
 	minBodyRate = 256
 )
 
-// NewClientBody returns the body of a request that arrived at began. Each read gets a deadline.
+// NewClientBody returns the body of a request that arrived at this time. Each read gets a deadline.
 func NewClientBody(w http.ResponseWriter, body io.ReadCloser, now func() time.Time, arrived time.Time) *ClientBody {
 	return &ClientBody{ReadCloser: body, rc: http.NewResponseController(w), now: now, arrived: arrived}
 }
@@ -29,13 +29,13 @@ func NewClientBody(w http.ResponseWriter, body io.ReadCloser, now func() time.Ti
 // ClientBody reads a client's body. Each read gets a deadline.
 type ClientBody struct {
 	io.ReadCloser
-	rc     *http.ResponseController
-	now    func() time.Time
-	arrived  time.Time     // when the request arrived; zero once the time since then was counted
-	waited time.Duration // how long the server waited for the client
-	read   int64
-	slow   bool
-	ended  bool
+	rc      *http.ResponseController
+	now     func() time.Time
+	arrived time.Time     // when the request arrived; zero once the time since then was counted
+	waited  time.Duration // how long the server waited for the client
+	read    int64
+	slow    bool
+	ended   bool
 
 	mu       sync.Mutex
 	detached bool // the handler has returned, so the connection belongs to the server

@@ -34,8 +34,8 @@ const (
 	MaxInMemory = 1 << 20
 	// MaxBodiesInMemory limits all bodies in memory together, and maxBodiesOnDisk those on disk:
 	// limit "all_bodies".
-	MaxBodiesInMemory         = 256 << 20
-	maxBodiesOnDisk = 1 << 30
+	MaxBodiesInMemory = 256 << 20
+	maxBodiesOnDisk   = 1 << 30
 	// MaxShadow limits the bodies that wait for a shadow decision.
 	MaxShadow = 64 << 20
 	// MaxDepth is how deep a body may be nested.
@@ -86,7 +86,7 @@ func (s *Store) OnDisk() int64 { return s.disk.Load() }
 // Reservation is memory that is reserved for a body.
 type Reservation struct {
 	store *Store
-	bytes  atomic.Int64
+	bytes atomic.Int64
 }
 
 // NewReservation returns another empty reservation in the same store. It returns nil for nil.
@@ -117,10 +117,10 @@ func (r *Reservation) Release() {
 // File is a body in a file without a name. It is encrypted with a key that only this
 // process has, so that nobody can read prompts on the disk.
 type File struct {
-	store  *Store
-	size int64
-	iv   [aes.BlockSize]byte
-	to   cipher.StreamWriter
+	store *Store
+	size  int64
+	iv    [aes.BlockSize]byte
+	to    cipher.StreamWriter
 
 	mu   sync.Mutex // the transport may still read after the request is over
 	file *os.File
@@ -190,9 +190,9 @@ func (f *File) Close() {
 }
 
 type fileReader struct {
-	body     *File
+	body   *File
 	stream cipher.Stream
-	offset     int64
+	offset int64
 }
 
 // Read implements io.Reader.

@@ -60,7 +60,7 @@ func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string,
 func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*settings.Credentials, error)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.OnPanic("reading a bundle panicked", p)
+			f.Panicked("reading a bundle panicked", p)
 			err = &SyncError{Code: "bundle_error", Message: "reading the bundle panicked: " + fault.DescribePanic(p)}
 		}
 	}()
@@ -89,7 +89,7 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 		}
 	}
 	f.State.Store(&settings.State{Settings: s, Credentials: creds, Set: bundle.Set, Revision: bundle.Revision, Activated: f.Now(), Controls: len(bundle.Set.Controls())})
-	f.OnActivated()
+	f.Activated()
 	return nil
 }
 

@@ -49,10 +49,10 @@ type Config struct {
 	Reader settings.Reader
 	// State receives the active state.
 	State *atomic.Pointer[settings.State]
-	// OnActivated is called when a bundle has become active, Changed when there is something new to
-	// report, and Panicked when reading a bundle panicked.
-	OnActivated, OnChanged func()
-	OnPanic           func(what string, p any)
+	// OnActivated is called when a bundle has become active, OnChanged when there is something new to
+	// report, and OnPanic when reading a bundle panicked.
+	Activated, Changed func()
+	Panicked           func(what string, p any)
 
 	Client  *uplink.Client
 	IDs     *ids.Source
@@ -217,7 +217,7 @@ func (f *Follower) Run(ctx context.Context) {
 		switch {
 		case err != nil:
 			f.Log.Warn("the bundle could not be updated", "error", err)
-			f.OnChanged()
+			f.Changed()
 			if f.RefusedTag() != refused {
 				wait = retryMin // a new bundle was refused: the next one may be fixed already
 			}
@@ -227,7 +227,7 @@ func (f *Follower) Run(ctx context.Context) {
 			wait = min(2*wait, retryMax)
 		case changed:
 			wait = retryMin
-			f.OnChanged()
+			f.Changed()
 		default:
 			wait = retryMin
 			if early := f.Now().Sub(began); early < spinGuard {

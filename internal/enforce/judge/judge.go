@@ -56,7 +56,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		return v
 	}
 	var err error
-	if _, in.Decided, err = in.Place(st.Set).Locate(); err != nil {
+	if _, in.Decided, err = in.FindPlace(st.Set).Locate(); err != nil {
 		v.Failure = err.Error()
 		v.Resolve(request.BadRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
@@ -82,7 +82,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 			}
 		}()
 	}
-	whole := in.Place(st.Set).Needs().Request
+	whole := in.FindPlace(st.Set).Needs().Request
 	req := in.DecisionRequest(st.Settings, who, whole)
 	opt := rego.Options{Place: &in.Place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.At, Deadline: in.Deadline(j.Deadline), Clock: j.Now}
 	v.Asked = req

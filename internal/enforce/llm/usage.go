@@ -29,13 +29,13 @@ type Meter struct {
 	inData  bool
 	cr      bool // the last byte was a CR
 	ending  bool // this event is the last one
-	ended    bool
+	ended   bool
 
 	capture []byte
 	from    int // depth at which the capture began; 0 if nothing is captured
 
 	input, output int64
-	reported          bool
+	told          bool
 	ascii, other  int64 // characters of texts
 	counting      bool
 }
@@ -228,7 +228,7 @@ func (m *Meter) readCapture() {
 	if !ok1 && !ok2 {
 		return
 	}
-	m.reported = true
+	m.told = true
 	m.input, m.output = max(m.input, in), max(m.output, out)
 }
 
@@ -241,7 +241,7 @@ type Cost struct {
 
 // Cost returns the cost so far.
 func (m *Meter) Cost() Cost {
-	return Cost{Reported: m.reported, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
+	return Cost{Reported: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
 }
 
 // Total returns the cost in tokens, including the prompt, which was estimated beforehand.

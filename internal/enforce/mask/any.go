@@ -95,7 +95,7 @@ const (
 	documents // several in a row
 )
 
-// startOf returns opened for the beginning of a text. A document begins with {" or {}, [{, [[, [" or
+// startOf returns the bodyStart of the beginning of a text. A document begins with {" or {}, [{, [[, [" or
 // [].
 func startOf(p []byte) bodyStart {
 	p = bytes.TrimLeft(bytes.TrimPrefix(p, []byte(byteOrderMark)), " \t\r\n\x1e")

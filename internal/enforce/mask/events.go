@@ -19,22 +19,22 @@ type EventStream struct {
 	rules *Rules
 	out   func([]byte) error
 
-	lines    bool    // each line is a document; there are no events
-	values   *values // finds documents in any layout; nil if lines or events separate them
-	startChecked    bool    // the beginning was checked
-	buf      []byte  // the beginning of an event
-	looked   int     // the part of buf that contains no end of an event
-	queue    []*event
-	held     int // bytes of the events in the queue
-	channels map[string]*channel
-	done     []byte
+	lines        bool    // each line is a document; there are no events
+	values       *values // finds documents in any layout; nil if lines or events separate them
+	startChecked bool    // the beginning was checked
+	buf          []byte  // the beginning of an event
+	looked       int     // the part of buf that contains no end of an event
+	queue        []*event
+	held         int // bytes of the events in the queue
+	channels     map[string]*channel
+	done         []byte
 }
 
 // event is an event that was read, with the changes to make in it.
 type event struct {
 	raw     []byte
 	edits   []edit
-	pending int // parts of texts that are not settled
+	pending int // parts of texts that are not scanned to their end
 }
 
 type edit struct {
@@ -44,10 +44,10 @@ type edit struct {
 
 // channel is a text that arrives in parts.
 type channel struct {
-	text  []byte
-	from  int // everything before it is settled
-	base  int // position of text[0] in the whole text
-	parts []*part
+	text         []byte
+	from         int // everything before it is scanned
+	base         int // position of text[0] in the whole text
+	parts        []*part
 	startChecked bool
 }
 
@@ -359,7 +359,7 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 	s.maskScanned(c, false)
 }
 
-// maskScanned masks what is new and settled in a channel.
+// maskScanned masks what is new and scanned in a channel.
 func (s *EventStream) maskScanned(c *channel, final bool) {
 	spans, scanned := s.rules.set.Scan(nil, c.text, c.from, final)
 	for _, sp := range spans {
@@ -390,7 +390,7 @@ func (s *EventStream) finish(prefix string) {
 	}
 }
 
-// release writes the settled events at the head of the queue.
+// release writes the finished events at the head of the queue.
 func (s *EventStream) release() error {
 	s.done = s.done[:0]
 	n := 0

@@ -227,8 +227,8 @@ type joinKind uint8
 
 const (
 	joinNone  joinKind = iota // each string is a text of its own
-	joinPlace              // each continues the one in the same place, except labels
-	joinNamed              // those in members named as text
+	joinPlace                 // each continues the one in the same place, except labels
+	joinNamed                 // those in members named as text
 )
 
 func (s *shape) collect(n *node, path string, how joinKind) {

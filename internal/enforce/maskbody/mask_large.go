@@ -28,7 +28,7 @@ func unmaskable(limit string, bytes int) *request.Refusal {
 	return request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked: it is larger than the limit \""+limit+"\" of "+strconv.Itoa(bytes)+" bytes")
 }
 
-// maskLarge masks a document that is larger than MaxHeld; begun is the part that was
+// maskLarge masks a document that is larger than MaxHeld; prefix is the part that was
 // read. The document is on disk before and after masking, so that neither a slow application
 // nor a slow client costs memory. Nothing is sent before all of it is masked.
 func (m *Masker) maskLarge(ctx context.Context, prefix []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {

@@ -1,6 +1,6 @@
 // Package pii finds personal data in text: names, e-mail addresses, US social security numbers,
 // card numbers, terms of health records, postal addresses and telephone numbers. The text may
-// arrive in pieces. The result does not depend on where a piece ends, because nothing is settled
+// arrive in pieces. The result does not depend on where a piece ends, because nothing is decided
 // that the next byte could change. docs/ai.md says what is found, and how often it is wrong.
 package pii
 
@@ -73,7 +73,7 @@ type Span struct {
 }
 
 // Context is how many bytes before a position a scan needs as context, in the original spelling: an
-// entity is longer than the character that it encodes. Callers that drop settled text keep this
+// entity is longer than the character that it encodes. Callers that drop scanned text keep this
 // many bytes.
 const Context = 512
 
@@ -92,9 +92,9 @@ const window = 32 << 10
 const Cut = 0
 
 // Scan finds the categories of the set in text[from:]; the text before from is context. It decodes
-// the text with package plaintext; the spans are positions in the original. settled is how far the
+// the text with package plaintext; the spans are positions in the original. scanned is how far the
 // text is understood: no later span will begin before it. final means that no more text follows;
-// settled is then len(text).
+// scanned is then len(text).
 func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, scanned int) {
 	for size := window; ; {
 		end := min(len(text), from+size)

@@ -83,7 +83,7 @@ func (r *Recorder) Record(st *settings.State, in *request.Inbound, who *identity
 	return kept
 }
 
-// noteHost tells the scout about the host of a request that no resource covers.
+// noteHost reports the host of a request that no resource covers.
 func (r *Recorder) noteHost(st *settings.State, in *request.Inbound, v *judge.Verdict) {
 	if !st.Discovery || st.Set == nil || v.Decision.Resource != nil || r.hosts.WasNotedRecently(in.Host, in.At) {
 		return

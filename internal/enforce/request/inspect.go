@@ -33,7 +33,7 @@ type Inspection struct {
 	Kept  *bodies.File
 	Whole bool
 	// Cut is set if media were left out of Body.
-	Cut  bool
+	Cut    bool
 	Memory *bodies.Reservation // the memory of Body
 	// parsed is the memory of the decoded Body, until the decision.
 	parsed *bodies.Reservation
@@ -74,7 +74,7 @@ func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
 	}
-	refs := in.Place(st.Set).Needs()
+	refs := in.FindPlace(st.Set).Needs()
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 

@@ -83,7 +83,7 @@ type Inbound struct {
 	Secure          bool
 	Seen            *Inspection   // nil: the controls read only the head
 	Resource        int64         // the resource that the gateway's route names; 0: found by host and path
-	MaxWait        time.Duration // how long the gateway waits for the decision; 0: no limit
+	MaxWait         time.Duration // how long the gateway waits for the decision; 0: no limit
 	Gateway         value.Value   // input.gateway: what Envoy says about its route
 	RetryAfter      time.Duration // when a request beyond its budget may be sent again
 	MetadataURL     string        // where the token issuer is published; sent with a 401
@@ -94,8 +94,8 @@ func (in *Inbound) Locator() *rego.Request {
 	return &rego.Request{ResourceID: in.Resource, Host: in.Host, Path: in.Path, Method: in.Method}
 }
 
-// Place returns the resources that the set finds for the request. It looks them up only once.
-func (in *Inbound) Place(set *rego.Set) *rego.Place {
+// FindPlace returns the resources that the set finds for the request. It looks them up only once.
+func (in *Inbound) FindPlace(set *rego.Set) *rego.Place {
 	if by := in.Locator(); !in.Place.IsFor(set, by) {
 		in.Place = set.Find(by)
 	}
@@ -158,7 +158,7 @@ func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
 // isBodyEmpty reports whether a body of length 0 is empty. Only HTTP/2 leaves this open: the
 // head may arrive before the end of the stream (RFC 9113, section 8.1.1). The application
 // gets no body of such a request and could answer before a wrong one arrives, so the
-// bouncer waits for the end. The read deadline of bodies.Bound applies.
+// bouncer waits for the end. The read deadline of bodies.SetDeadline applies.
 func isBodyEmpty(r *http.Request) bool {
 	if r.ContentLength != 0 || r.Body == nil || r.Body == http.NoBody {
 		return true
@@ -256,7 +256,7 @@ func (in *Inbound) WithHead(st *settings.Settings, q rego.Request) rego.Request 
 	if q.Extra.Get("request").Defined() {
 		return q
 	}
-	var room [4]value.Member // as in Question
+	var room [4]value.Member // as in DecisionRequest
 	members := append(room[:0], value.Member{Key: "request", Value: in.head(st, value.String(in.Method), q.Resource.Get("path"), value.String(in.Host))})
 	q.Extra.Each(func(name string, v value.Value) bool {
 		members = append(members, value.Member{Key: name, Value: v})

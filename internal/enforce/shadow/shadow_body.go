@@ -64,7 +64,7 @@ type shadowBody struct {
 	mu    sync.Mutex // the transport may still read after the answer is complete
 	data  []byte
 	state bodyState
-	queued  bool
+	told  bool
 }
 
 type bodyState uint8
@@ -90,7 +90,7 @@ func (o *shadowBody) Read(p []byte) (int, error) {
 func (o *shadowBody) collect(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.state != collecting || o.queued {
+	if o.state != collecting || o.told {
 		return
 	}
 	switch {
@@ -113,11 +113,11 @@ func (o *shadowBody) collect(p []byte) {
 // finish queues the decision with the body, once. ended is false if the body was incomplete.
 func (o *shadowBody) finish(ended bool) {
 	o.mu.Lock()
-	if o.queued {
+	if o.told {
 		o.mu.Unlock()
 		return
 	}
-	o.queued = true
+	o.told = true
 	if o.state == collecting && ended {
 		o.state = complete
 	}

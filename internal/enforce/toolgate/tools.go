@@ -82,9 +82,9 @@ func (g *Gate) noteTools(ctx context.Context, st *settings.State, in *request.In
 	}
 	g.Count.ToolsChanged.Add(uint64(len(changed)))
 	g.Log.WarnContext(ctx, "an MCP server changed the descriptions of its tools", "host", in.Host, "path", in.Path, "tools", changed)
-	event := *v
-	event.ID = g.IDs.Next(g.Now())
-	event.ChangedTools = changed
-	event.Decision.Reason = "The MCP server changed the descriptions of its tools: " + strings.Join(changed, ", ")
-	g.Recorder.Record(st, in, who, &event)
+	told := *v
+	told.ID = g.IDs.Next(g.Now())
+	told.ChangedTools = changed
+	told.Decision.Reason = "The MCP server changed the descriptions of its tools: " + strings.Join(changed, ", ")
+	g.Recorder.Record(st, in, who, &told)
 }

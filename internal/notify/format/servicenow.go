@@ -101,7 +101,9 @@ func (d nowTickets) update(ticket string, fields map[string]string) Outcome {
 var nowCode = regexp.MustCompile(`(?i)\[(/?)code\]`)
 
 // nowText returns text for a field of at most n characters.
-func nowText(s string, n int) string { return truncateUTF16(nowCode.ReplaceAllString(s, "($1 code)"), n) }
+func nowText(s string, n int) string {
+	return truncateUTF16(nowCode.ReplaceAllString(s, "($1 code)"), n)
+}
 
 // nowJournal returns a message for a journal field.
 func nowJournal(m Message) string { return nowText(m.head()+"\n\n"+m.plain(), nowDescription) }

@@ -423,7 +423,7 @@ func testFailure(err error) string {
 	case errors.Is(err, errAllowance):
 		return rego.ReasonLimit + ": a built-in reached its limit"
 	case topdown.IsCancel(err):
-		return fmt.Sprintf("%s: the test did not end within %s", rego.ReasonLimit, testTimeout)
+		return fmt.Sprintf("%s: the test did not finish within %s", rego.ReasonLimit, testTimeout)
 	default:
 		return lang.FirstLine(err.Error())
 	}

@@ -19,9 +19,9 @@ type activity struct {
 	sent      *desiredBundle
 	activated int64
 	refused   int64
-	refusals       []bouncer.Refusal
+	refusals  []bouncer.Refusal
 	figures   bouncer.Figures
-	// status and detail are set when they do not follow from the desk.
+	// status and detail are set when they do not follow from its state.
 	status, detail string
 	// reported: a gatehouse bouncer sent its own state.
 	reported bool
@@ -31,7 +31,7 @@ func (e *activity) isEmpty() bool {
 	return e.seen.IsZero() && e.sent == nil && e.activated == 0 && e.refused == 0 && e.status == ""
 }
 
-// merge adds a later entry of the same bouncer.
+// merge adds a later activity of the same bouncer.
 func (e *activity) merge(o activity) {
 	e.reported = e.reported || o.reported
 	if o.interval > 0 && !o.seen.Before(e.seen) {
@@ -44,7 +44,7 @@ func (e *activity) merge(o activity) {
 	if o.sent != nil {
 		e.sent = o.sent
 	}
-	// The activated revision is written first, so if both entries are about one revision, the later
+	// The activated revision is written first, so if both are about one revision, the later
 	// one counts.
 	if o.activated != 0 {
 		if e.activated = o.activated; e.refused == o.activated {
@@ -76,7 +76,7 @@ func setIfGiven[T any](to **T, from *T) {
 }
 
 // activityLog stores the activity of bouncers in their tenants' stores, outside their
-// requests and with many entries in one transaction. After a crash, the next poll or
+// requests and with many bouncers in one transaction. After a crash, the next poll or
 // status repeats what was lost.
 type activityLog struct {
 	svc  *Service
@@ -139,7 +139,7 @@ func (l *activityLog) run(ctx context.Context) {
 	}
 }
 
-// flush writes all pending entries. It returns false when a store did not accept its
+// flush writes all pending activities. It returns false when a store did not accept its
 // part, which then is pending again.
 func (l *activityLog) flush(ctx context.Context) bool {
 	l.mu.Lock()
@@ -235,7 +235,7 @@ func (l *activityLog) writeActivity(ctx context.Context, tx *db.Tx, sc scope.Sco
 	}
 	if status == "" {
 		if status, detail = d.status(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
-			return nil // the entry does not prove that the bouncer is connected
+			return nil // the activity does not prove that the bouncer is connected
 		}
 	}
 	if _, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail); err != nil || !e.reported {

@@ -9,13 +9,13 @@ import (
 
 // The limits on sign-ins in progress, whose callers are unknown.
 const (
-	// seats is how many a Lobby admits in total.
-	seats = 512
+	// maxInProgress is how many a Limiter admits in total.
+	slots = 512
 	// SeatsNetwork is how many one network may have.
 	SeatsNetwork = 64
 )
 
-// TooManySignIns returns the fault for a sign-in that a Lobby does not admit.
+// TooManySignIns returns the fault for a sign-in that a Limiter does not admit.
 func TooManySignIns() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
@@ -28,11 +28,11 @@ type Limiter struct {
 	by    map[string]int
 }
 
-// Acquire takes a seat; false: no seat is left in total, or the key has most seats already.
+// Acquire takes a slot; false: no slot is left in total, or the key has most slots already.
 func (l *Limiter) Acquire(key string, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.taken >= seats || l.by[key] >= most {
+	if l.taken >= slots || l.by[key] >= most {
 		return false
 	}
 	if l.by == nil {
@@ -43,7 +43,7 @@ func (l *Limiter) Acquire(key string, most int) bool {
 	return true
 }
 
-// Release returns a seat of the key.
+// Release returns a slot of the key.
 func (l *Limiter) Release(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *Limiter) Release(key string) {
 	}
 }
 
-// InUse returns how many seats are taken in total.
+// InUse returns how many slots are taken in total.
 func (l *Limiter) InUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,13 +8,15 @@ import (
 
 // MemoryBody is a body in memory. Its memory is released as soon as it has been read.
 type MemoryBody struct {
-	mu     sync.Mutex // the transport may still read after the answer is complete
-	unread []byte
-	release   func() // releases the body's room
+	mu      sync.Mutex // the transport may still read after the answer is complete
+	unread  []byte
+	release func() // releases the body's room
 }
 
 // NewMemoryBody returns a body of these bytes. done, if not nil, is called once they have been read.
-func NewMemoryBody(data []byte, release func()) *MemoryBody { return &MemoryBody{unread: data, release: release} }
+func NewMemoryBody(data []byte, release func()) *MemoryBody {
+	return &MemoryBody{unread: data, release: release}
+}
 
 // Read implements io.Reader.
 func (b *MemoryBody) Read(p []byte) (int, error) {
@@ -50,7 +52,7 @@ type prependedBody struct {
 	io.Closer
 }
 
-// Prepend returns a body that reads begun first, and then the rest of body.
+// Prepend returns a body that reads prefix first, and then the rest of body.
 func Prepend(prefix []byte, body io.ReadCloser) io.ReadCloser {
 	return &prependedBody{io.MultiReader(bytes.NewReader(prefix), body), body}
 }

@@ -79,7 +79,7 @@ type Reporter struct {
 	set    func() *rego.Set // the active one; nil: none yet
 
 	lastHost atomic.Pointer[recentHost] // the last host that was not to be reported
-	wake chan struct{}
+	wake     chan struct{}
 
 	mu          sync.Mutex
 	until       map[string]time.Time // by host name: when it may be reported again
@@ -97,7 +97,7 @@ type recentHost struct {
 	until time.Time
 }
 
-// New returns a scout that reports to client. set returns the active controls.
+// New returns a reporter that reports to client. set returns the active controls.
 func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Reporter {
 	return &Reporter{
 		client: client, ids: chance, count: count, log: log, now: now, set: set,

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// rig is a scout with a control plane that receives its reports.
+// rig is a reporter with a control plane that receives its reports.
 type rig struct {
 	*Reporter
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type rig struct {
 	seen    []sighting
 }
 
-// newRig starts a scout over an empty set of controls. answer, if not nil, answers
+// newRig starts a reporter over an empty set of controls. answer, if not nil, answers
 // reports.
 func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sighting)) *rig {
 	t.Helper()
@@ -90,7 +90,7 @@ func (g *rig) hosts() []string {
 	return hostsOf(g.seen)
 }
 
-// inside reads the scout's memory.
+// inside reads the state of the reporter.
 func (g *rig) inside(f func(s *Reporter) bool) func() bool {
 	return func() bool {
 		g.Reporter.mu.Lock()

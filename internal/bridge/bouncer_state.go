@@ -61,7 +61,9 @@ const (
 	refusalLasts   = 10 * time.Minute
 )
 
-func newBouncerState(id int64) *bouncerState { return &bouncerState{id: id, changed: make(chan struct{})} }
+func newBouncerState(id int64) *bouncerState {
+	return &bouncerState{id: id, changed: make(chan struct{})}
+}
 
 func (bs *bouncerState) hasToken(token string) bool {
 	bs.mu.Lock()
@@ -133,7 +135,7 @@ const (
 	waitForChange pollAction = iota // nothing has changed yet
 	sendBundle                      // send the target
 	refusePoll                      // the token was revoked or the bouncer deleted
-	raiseRevision                      // the bouncer has a revision that was never issued: raise the revision above it
+	raiseRevision                   // the bouncer has a revision that was never issued: raise the revision above it
 )
 
 // answer decides how to answer a poll, and records what the poll reveals: its first

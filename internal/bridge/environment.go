@@ -20,7 +20,7 @@ type environment struct {
 	environmentKey
 	svc *Service
 
-	// announced counts the announced changes, seen those that the desks reflect.
+	// announced counts the announced changes, seen those that the states reflect.
 	announced, seen atomic.Int64
 	running         atomic.Bool
 	used            atomic.Int64 // unix seconds of the last poll
@@ -29,12 +29,12 @@ type environment struct {
 	refreshing sync.Mutex   // held by the goroutine that refreshes
 	packs      packs        // used by the goroutine that refreshes
 
-	mu       sync.Mutex // guards what follows
-	loaded   bool
-	served   bool
-	states    map[int64]*bouncerState
-	set      *rego.Set
-	registryRevision int64 // the revision of the registry that desks reflect
+	mu               sync.Mutex // guards what follows
+	loaded           bool
+	served           bool
+	states           map[int64]*bouncerState
+	set              *rego.Set
+	registryRevision int64 // the revision of the registry that the states reflect
 }
 
 // reading is the state of the environment in one transaction.
@@ -55,7 +55,7 @@ func newEnvironment(s *Service, p environmentKey) *environment {
 	return e
 }
 
-// noteChange records a change, and starts a refresh if the feed is in use.
+// noteChange records a change, and starts a refresh if the environment is in use.
 func (e *environment) noteChange() {
 	e.announced.Add(1)
 	e.mu.Lock()
@@ -66,7 +66,7 @@ func (e *environment) noteChange() {
 	}
 }
 
-// start has one goroutine refresh the feed until it reflects all announced changes.
+// start has one goroutine refresh the environment until it reflects all announced changes.
 func (e *environment) start() {
 	if !e.running.CompareAndSwap(false, true) {
 		return
@@ -84,7 +84,7 @@ func (e *environment) start() {
 	})
 }
 
-// bouncerState returns the desk of a bouncer. It loads the feed if necessary. For an unknown id
+// bouncerState returns the state of a bouncer. It loads the environment if necessary. For an unknown id
 // or token it reads the store again, because the bouncer may be new.
 func (e *environment) bouncerState(ctx context.Context, id int64, token string) (*bouncerState, error) {
 	e.used.Store(e.svc.cfg.Now().Unix())
@@ -128,7 +128,7 @@ func (e *environment) refreshAfter(ctx context.Context, round int64) error {
 	return e.refreshLocked(ctx)
 }
 
-// refresh brings the desks up to date with the store.
+// refresh brings the states up to date with the store.
 func (e *environment) refresh(ctx context.Context) error {
 	e.refreshing.Lock()
 	defer e.refreshing.Unlock()
@@ -164,7 +164,7 @@ func (e *environment) refreshLocked(ctx context.Context) error {
 }
 
 // publishContent reads the environment, builds the content of every bouncer, publishes
-// new content, and passes it to the desks.
+// new content, and passes it to the states of the bouncers.
 func (e *environment) publishContent(ctx context.Context) error {
 	store, err := e.svc.cfg.Stores.Tenant(ctx, e.tenant)
 	if err != nil {
@@ -279,7 +279,7 @@ func (e *environment) publish(ctx context.Context, tx *db.Tx, r *reading, fresh 
 	return err
 }
 
-// install passes the targets to the desks, which wake their waiting polls.
+// install passes the targets to the states of the bouncers, which wake their waiting polls.
 func (e *environment) install(set *rego.Set, r *reading, targets map[int64]*desiredBundle) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -316,7 +316,7 @@ func (e *environment) close() {
 	e.loaded, e.served = true, false
 }
 
-// stale reports whether the store's revisions differ from the feed's.
+// stale reports whether the store's revisions differ from those of the environment.
 func (e *environment) stale(ctx context.Context) (bool, error) {
 	e.mu.Lock()
 	loaded, set, registry := e.loaded, e.set, e.registryRevision
@@ -337,7 +337,7 @@ func (e *environment) stale(ctx context.Context) (bool, error) {
 	return moved, err
 }
 
-// idle reports whether nobody has used the feed for a while.
+// idle reports whether nobody has used the environment for a while.
 func (e *environment) idle(now time.Time) bool {
 	return now.Unix()-e.used.Load() > int64(10*time.Minute/time.Second) && e.countWaiting() == 0
 }
@@ -352,7 +352,7 @@ func (e *environment) countWaiting() int {
 	return n
 }
 
-// currentSet returns the set of controls that the desks reflect, nil before it is
+// currentSet returns the set of controls that the states reflect, nil before it is
 // loaded.
 func (e *environment) currentSet() *rego.Set {
 	e.mu.Lock()

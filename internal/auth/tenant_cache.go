@@ -49,10 +49,10 @@ type cachedTenant struct {
 // tenantCache caches facts about each tenant, and keeps them fresh.
 type tenantCache struct {
 	cfg   Config
-	known sync.Map // scope.TenantID → *realm
+	known sync.Map // scope.TenantID → *cachedTenant
 }
 
-// get finds or makes the realm of a tenant, up to date. Fault: NotFound for an unknown
+// get finds or makes the cached facts of a tenant, up to date. Fault: NotFound for an unknown
 // tenant, which is not cached.
 func (rs *tenantCache) get(ctx context.Context, id scope.TenantID, now time.Time) (*cachedTenant, error) {
 	if got, ok := rs.known.Load(id); ok {
@@ -94,7 +94,7 @@ func checkServed(id scope.TenantID, facts tenant.Facts) error {
 	}
 }
 
-// ensureFresh makes sure that the facts in a realm are fresh enough.
+// ensureFresh makes sure that the facts of a tenant are fresh enough.
 func (rs *tenantCache) ensureFresh(ctx context.Context, r *cachedTenant, now time.Time) error {
 	age := now.UnixNano() - r.checked.Load()
 	if age < int64(softAge) {
@@ -117,7 +117,7 @@ func (rs *tenantCache) ensureFresh(ctx context.Context, r *cachedTenant, now tim
 	return rs.refresh(ctx, r, now)
 }
 
-// refresh reads a realm from the stores. The caller holds r.mu, or is the only user of
+// refresh reads a tenant from the stores. The caller holds r.mu, or is the only user of
 // r.
 func (rs *tenantCache) refresh(ctx context.Context, r *cachedTenant, now time.Time) error {
 	short, cancel := context.WithTimeout(ctx, patience)

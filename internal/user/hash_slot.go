@@ -13,8 +13,8 @@ import (
 const (
 	maxWaiting  = 256
 	longestWait = 5 * time.Second
-	// strangersShare: one of this many turns goes to a stranger, if one waits.
-	strangersShare = 4
+	// strangersShare: one of this many slots goes to a stranger, if one waits.
+	strangersTurn = 4
 )
 
 // hashSlots limits how many hashes run at once. People who have signed in from their location before go
@@ -31,7 +31,7 @@ func busy() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// acquire waits for a turn. If it returns nil, the caller must call release.
+// acquire waits for a slot. If it returns nil, the caller must call release.
 func (t *hashSlots) acquire(ctx context.Context, known bool) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -73,12 +73,12 @@ func (t *hashSlots) acquire(ctx context.Context, known bool) error {
 	return err
 }
 
-// release passes the turn on.
+// release passes the slot on.
 func (t *hashSlots) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue := &t.known
-	if len(t.known) == 0 || len(t.strangers) > 0 && t.served%strangersShare == strangersShare-1 {
+	if len(t.known) == 0 || len(t.strangers) > 0 && t.served%strangersTurn == strangersTurn-1 {
 		queue = &t.strangers
 	}
 	if len(*queue) == 0 {
@@ -90,7 +90,7 @@ func (t *hashSlots) release() {
 	*queue = slices.Delete(*queue, 0, 1)
 }
 
-// HashSlot is the right to compute one hash at a time. End it with Done.
+// HashSlot is the right to compute one hash at a time. Call Release at its end.
 type HashSlot struct {
 	h *Hasher
 }
@@ -101,12 +101,12 @@ func (h *Hasher) AcquireSlot(ctx context.Context, known bool) (HashSlot, error) 
 	return HashSlot{h}, h.slots.acquire(ctx, known)
 }
 
-// Release ends the turn.
+// Release frees the slot.
 func (t HashSlot) Release() { t.h.slots.release() }
 
 // Verify reports whether password has this hash. An empty or unreadable hash takes as long as a
 // real one and never matches. stale is true if the hash has another cost and should be renewed.
 func (t HashSlot) Verify(hash, password string) (ok, stale bool) { return t.h.verify(hash, password) }
 
-// Hash is Hasher.Hash within the turn.
+// Hash is Hasher.Hash within the slot.
 func (t HashSlot) Hash(password string) (string, error) { return t.h.hash(password) }

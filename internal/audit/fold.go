@@ -67,15 +67,51 @@ func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
 
-// fold decides whether a decision gets its own entry. resent says that the sender may send the
-// same decision again.
+// offer is a refusal that may be folded.
+type offer struct {
+	to *fold.Folder[Decision] // nil: the decision gets its own entry
+	r  fold.Refusal
+	d  *Decision
+}
+
+// fold decides whether a decision gets its own entry, and counts it if it does not. resent says that
+// the sender may send the same decision again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
-	if l.folders.limits == nil || !d.foldable() {
+	o := l.offer(tenant, d, resent)
+	if o.to == nil {
 		return fold.Own
+	}
+	verdict := o.to.Offer(l.cfg.Now(), o.r, d.example)
+	if verdict == fold.Folded {
+		l.folders.total.Add(max(o.r.Count, 1))
+	}
+	return verdict
+}
+
+// admit is fold, but does not count: count does.
+func (l *DecisionLog) admit(o offer) fold.Verdict {
+	if o.to == nil {
+		return fold.Own
+	}
+	return o.to.Admit(l.cfg.Now(), o.r)
+}
+
+// count counts refusals that admit found to be folded.
+func (l *DecisionLog) count(folded []offer) {
+	for _, o := range folded {
+		o.to.Count(l.cfg.Now(), o.r, o.d.example)
+		l.folders.total.Add(max(o.r.Count, 1))
+	}
+}
+
+// offer describes a decision for its source's folder.
+func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) offer {
+	if l.folders.limits == nil || !d.foldable() {
+		return offer{}
 	}
 	f := l.folders.folder(source{tenant, d.BouncerID, d.Environment})
 	if f == nil {
-		return fold.Own
+		return offer{}
 	}
 	at := d.Timestamp
 	if at.IsZero() {
@@ -96,11 +132,7 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
-	verdict := f.Offer(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
-	if verdict == fold.Folded {
-		l.folders.total.Add(max(r.Count, 1))
-	}
-	return verdict
+	return offer{f, r, d}
 }
 
 // FoldedTotal returns how many refusals since the process started have no entry of their own

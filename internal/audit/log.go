@@ -147,17 +147,21 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 const maxKeptBuffer = 256 << 10
 
 // RecordAll is Record for decisions that are answered together: either all are stored, or the
-// call fails.
+// call fails. Refusals are folded only after the others are stored: the caller of a call that
+// failed decides again.
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	text := (*buf)[:0]
 	ends := make([]int, 0, len(ds))
+	var folded []offer
 	for i := range ds {
 		if ds[i].DecisionID == "" {
 			return fault.New(fault.Internal, "internal_error", "a decision without an id")
 		}
-		switch l.fold(tenant, &ds[i], false) {
+		o := l.offer(tenant, &ds[i], false)
+		switch l.admit(o) {
 		case fold.Folded:
+			folded = append(folded, o)
 			continue
 		case fold.Brief:
 			short := ds[i].brief()
@@ -181,6 +185,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		l.bufs.Put(buf)
 	}
 	if err == nil {
+		l.count(folded)
 		return nil
 	}
 	l.cfg.Alarm(tenant, err)

@@ -107,7 +107,7 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 			r.input = string(input)
 		}
 		if err != nil {
-			l.setAside("unreadable", rec, err)
+			l.setAside(scope.DefaultTenant, unreadable, rec, err)
 			continue
 		}
 		if _, seen := byTenant[tenant]; !seen {
@@ -145,7 +145,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		l.cfg.Logger.Error("decisions could not be stored", "tenant", tenant, "records", len(rows), "attempt", try, "error", err)
 		if !isStoreFailure(err) && try >= maxAttempts {
 			if len(rows) == 1 {
-				l.setAside(string(tenant), []byte(rows[0].Record), err)
+				l.setAside(tenant, string(tenant), []byte(rows[0].Record), err)
 				return true
 			}
 			half := len(rows) / 2
@@ -163,10 +163,15 @@ func isStoreFailure(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.StorageFull)
 }
 
-// setAside stores a record that cannot be stored anywhere else, and raises an alarm.
-func (l *DecisionLog) setAside(name string, line []byte, cause error) {
-	l.cfg.Logger.Error("a decision record was set aside", "tenant", name, "error", cause)
-	l.cfg.Alarm(scope.TenantID(name), cause)
+// unreadable is the name of the file for records whose tenant is not known. It is not a tenant's: no
+// id of a tenant has a dot.
+const unreadable = ".unreadable"
+
+// setAside stores a record that cannot be stored anywhere else in the file with this name, and raises
+// an alarm for the tenant.
+func (l *DecisionLog) setAside(tenant scope.TenantID, name string, line []byte, cause error) {
+	l.cfg.Logger.Error("a decision record was set aside", "tenant", tenant, "file", name+".jsonl", "error", cause)
+	l.cfg.Alarm(tenant, cause)
 	l.setAsideLine(name, line)
 }
 

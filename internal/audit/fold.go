@@ -77,45 +77,46 @@ type offer struct {
 // fold decides whether a decision gets its own entry, and counts it if it does not. resent says that
 // the sender may send the same decision again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
-	o := l.offer(tenant, d, resent)
+	now := l.cfg.Now()
+	o := l.folders.offer(tenant, d, resent, now)
 	if o.to == nil {
 		return fold.Own
 	}
-	verdict := o.to.Offer(l.cfg.Now(), o.r, d.example)
+	verdict := o.to.Offer(now, o.r, d.example)
 	if verdict == fold.Folded {
 		l.folders.total.Add(max(o.r.Count, 1))
 	}
 	return verdict
 }
 
-// admit is fold, but does not count: count does.
-func (l *DecisionLog) admit(o offer) fold.Verdict {
+// admit decides whether a decision gets its own entry, and does not count it: count does.
+func (o *offer) admit(now time.Time) fold.Verdict {
 	if o.to == nil {
 		return fold.Own
 	}
-	return o.to.Admit(l.cfg.Now(), o.r)
+	return o.to.Admit(now, o.r)
 }
 
 // count counts refusals that admit found to be folded.
-func (l *DecisionLog) count(folded []offer) {
+func (f *folders) count(now time.Time, folded []offer) {
 	for _, o := range folded {
-		o.to.Count(l.cfg.Now(), o.r, o.d.example)
-		l.folders.total.Add(max(o.r.Count, 1))
+		o.to.Count(now, o.r, o.d.example)
+		f.total.Add(max(o.r.Count, 1))
 	}
 }
 
-// offer describes a decision for its source's folder.
-func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) offer {
-	if l.folders.limits == nil || !d.foldable() {
+// offer describes a decision for the folder of its source. A decision without a time was made now.
+func (f *folders) offer(tenant scope.TenantID, d *Decision, resent bool, now time.Time) offer {
+	if f.limits == nil || !d.foldable() {
 		return offer{}
 	}
-	f := l.folders.folder(source{tenant, d.BouncerID, d.Environment})
-	if f == nil {
+	to := f.folder(source{tenant, d.BouncerID, d.Environment})
+	if to == nil {
 		return offer{}
 	}
 	at := d.Timestamp
 	if at.IsZero() {
-		at = l.cfg.Now()
+		at = now
 	}
 	control, resource := strconv.FormatInt(d.PolicyID, 10)+"/"+strconv.FormatInt(d.PolicyVersion, 10), strconv.FormatInt(d.ResourceID, 10)
 	r := fold.Refusal{
@@ -132,7 +133,7 @@ func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) off
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
-	return offer{f, r, d}
+	return offer{to, r, d}
 }
 
 // FoldedTotal returns how many refusals since the process started have no entry of their own

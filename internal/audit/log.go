@@ -154,12 +154,13 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	text := (*buf)[:0]
 	ends := make([]int, 0, len(ds))
 	var folded []offer
+	now := l.cfg.Now()
 	for i := range ds {
 		if ds[i].DecisionID == "" {
 			return fault.New(fault.Internal, "internal_error", "a decision without an id")
 		}
-		o := l.offer(tenant, &ds[i], false)
-		switch l.admit(o) {
+		o := l.folders.offer(tenant, &ds[i], false, now)
+		switch o.admit(now) {
 		case fold.Folded:
 			folded = append(folded, o)
 			continue
@@ -185,7 +186,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		l.bufs.Put(buf)
 	}
 	if err == nil {
-		l.count(folded)
+		l.folders.count(now, folded)
 		return nil
 	}
 	l.cfg.Alarm(tenant, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -186,7 +187,7 @@ const foldEvery = time.Second
 
 // foldLoop writes the counts that are due until ctx ends.
 func (l *DecisionLog) foldLoop(ctx context.Context) {
-	for pause(ctx, foldEvery) {
+	for pause.For(ctx, foldEvery) {
 		l.writeFolded(false)
 	}
 }

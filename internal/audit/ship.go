@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -51,7 +52,7 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		}
 		if err != nil { // try again: the disk may recover
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("reading the audit spool: %w", err))
-			pause(ctx, maxBackoff)
+			pause.For(ctx, maxBackoff)
 			continue
 		}
 		began := l.cfg.Now()
@@ -82,18 +83,6 @@ const (
 	restFactor  = 30
 	deepBacklog = 2_000_000 // records
 )
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // shipAll stores records in the stores of their tenants. It returns false if ctx ends first.
 func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
@@ -151,7 +140,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 			half := len(rows) / 2
 			return l.persist(ctx, tenant, rows[:half]) && l.persist(ctx, tenant, rows[half:])
 		}
-		if !pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return false
 		}
 		wait = min(wait*2, maxBackoff)

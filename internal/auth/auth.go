@@ -159,7 +159,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		cfg.SessionIdle = time.Hour
 	}
 	if cfg.Pause == nil {
-		cfg.Pause = pause
+		cfg.Pause = wait
 	}
 	if cfg.Issuer == "" {
 		cfg.Issuer = "gatehouse"

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -173,8 +174,8 @@ func (s *Service) settle(ctx context.Context, d Deployment, reason string, write
 			s.Logger.Warn("the end of a deployment cannot be stored, and is tried again until it is", "tenant", d.Tenant, "deployment", d.ID,
 				"writes_refused", writesRefused, "attempts", n, "error", err)
 		}
-		if err := sleep(ctx, settleRetry); err != nil {
-			return false, err
+		if !pause.For(ctx, settleRetry) {
+			return false, ctx.Err()
 		}
 	}
 }
@@ -182,17 +183,6 @@ func (s *Service) settle(ctx context.Context, d Deployment, reason string, write
 // Unsettled returns how many deployments of this process wait for the system store to learn how they
 // ended.
 func (s *Service) Unsettled() int64 { return s.unsettled.Load() }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
 
 // errKilled simulates a killed process in tests.
 var errKilled = errors.New("killed")
@@ -363,7 +353,7 @@ func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.C
 		if err == nil {
 			break
 		}
-		if !fault.Is(err, fault.Unavailable) || sleep(ctx, quick) != nil { // a long transaction holds up the pause
+		if !fault.Is(err, fault.Unavailable) || !pause.For(ctx, quick) { // a long transaction holds up the pause
 			return err
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -93,7 +93,7 @@ func (r *Recorder) exampleEvent(st *settings.State, in *request.Inbound, who *id
 
 // Run writes counted refusals until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	for ids.Pause(ctx, foldEvery) {
+	for pause.For(ctx, foldEvery) {
 		r.WriteFolded(false)
 	}
 	r.WriteFolded(true)

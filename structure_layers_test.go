@@ -41,6 +41,7 @@ var layers = []layer{
 		"internal/scope",
 		"internal/secret",
 		"internal/template",
+		"internal/truncate",
 	}},
 	{"stores and wires", []string{
 		"internal/cache",
@@ -287,6 +288,7 @@ var dataPlane = []string{
 	"internal/scope",
 	"internal/secret",
 	"internal/spool",
+	"internal/truncate",
 }
 
 // floors is the position of each package's layer in layers.

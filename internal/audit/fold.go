@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // FoldedCount is set in an entry that stands for many refusals. The log writes such entries when
@@ -157,9 +158,7 @@ func (d *Decision) brief() Decision {
 	}
 	out.Trace, out.Explanation = nil, nil
 	for _, s := range []*string{&out.Reason, &out.Error, &out.Resource.Path, &out.Resource.ID, &out.User.ID, &out.User.Email, &out.Action, &out.RequestID} {
-		if len(*s) > briefText {
-			*s = strings.ToValidUTF8((*s)[:briefText], "") + "…"
-		}
+		*s = truncate.Text(*s, briefText, "…")
 	}
 	return out
 }

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Config is what a DecisionLog needs. All but Alarm must be set; tests without decisions may
@@ -284,10 +284,7 @@ func (l *DecisionLog) normalise(d *Decision) {
 
 // clip cuts a text that is too long for the log.
 func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxText], "") + "…"
+	return truncate.Text(s, maxText, "…")
 }
 
 func firstOf(ok bool, s string) string {

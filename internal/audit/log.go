@@ -260,9 +260,13 @@ func (l *DecisionLog) normalise(d *Decision) {
 	d.Agent = d.Agent.Bounded()
 	switch d.AuditLevel {
 	case None:
+		failure := ""
+		if d.Error != "" {
+			failure = "error"
+		}
 		*d = Decision{
 			DecisionID: d.DecisionID, Timestamp: d.Timestamp, Decision: d.Decision, Effect: d.Effect, PolicyID: d.PolicyID, EvaluationTimeMS: d.EvaluationTimeMS,
-			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
+			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: failure,
 			Folded: d.Folded, Agent: d.Agent,
 		}
 	case Basic:
@@ -285,13 +289,6 @@ func (l *DecisionLog) normalise(d *Decision) {
 // clip cuts a text that is too long for the log.
 func clip(s string) string {
 	return truncate.Text(s, maxText, "…")
-}
-
-func firstOf(ok bool, s string) string {
-	if ok {
-		return s
-	}
-	return ""
 }
 
 // bounded replaces a document that is too large by a note with its size.

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,6 @@ type Warning struct {
 // controls of resources without a host.
 func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, error) {
 	var out []Warning
-	guards := map[scope.Env][]Resource{}
 	for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 		var ids []int64
 		for _, r := range list {
@@ -44,20 +44,21 @@ func shadowing(ctx context.Context, tx *db.Tx, list []Resource) ([]Warning, erro
 		if err != nil {
 			return nil, err
 		}
-		if guards[env], err = hostlessGuards(ctx, tx, env); err != nil {
+		guards, err := hostlessGuards(ctx, tx, env)
+		if err != nil {
 			return nil, err
 		}
 		for _, r := range open {
 			if !slices.Contains(ids, r.ID) {
 				continue
 			}
-			if behind := overlapping(r, guards[env]); len(behind) > 0 {
+			if behind := overlapping(r, guards); len(behind) > 0 {
 				text := fmt.Sprintf("resource %d (%s) names the host %s and has no active control: requests to it do not reach the controls of %s", r.ID, r.Name, r.host(), named(behind))
 				out = append(out, Warning{"shadows_controls", text, append([]int64{r.ID}, idsOf(behind)...)})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Warning) int { return int(a.ResourceIDs[0] - b.ResourceIDs[0]) })
+	slices.SortFunc(out, func(a, b Warning) int { return cmp.Compare(a.ResourceIDs[0], b.ResourceIDs[0]) })
 	return out, nil
 }
 

@@ -136,14 +136,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 	if in.Host != "" {
 		add("X-Forwarded-Host", in.Host)
 	}
-	proto := "http"
-	if in.Secure {
-		proto = "https"
-	}
-	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
-		proto = p[0]
-	}
-	add("X-Forwarded-Proto", proto)
+	add("X-Forwarded-Proto", in.Scheme())
 	if in.Trailers {
 		add("Te", "trailers")
 	}

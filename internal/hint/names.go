@@ -96,7 +96,9 @@ func (x *indexer) imported(i *ast.Import) {
 	if !ok {
 		return
 	}
-	alias, at, found := string(i.Alias), Span{}, false
+	alias := string(i.Alias)
+	var at Span
+	var found bool
 	if loc := ref[len(ref)-1].Location; alias != "" {
 		// Only the word as and comments are between the path and the alias.
 		behind := &ast.Location{Offset: loc.Offset + len(loc.Text)}

@@ -7,7 +7,7 @@ import (
 
 // tellsOfPanics are what logs and counts a recovered panic, or passes it to whoever
 // does: as an error of the evaluator, as an issue of a check, or to the parent process.
-var tellsOfPanics = []string{"Caught", "panicked", "Panicked", "Count", "PanicError", "CrashIssue", "panicIssue", "panicReply", "panic"}
+var tellsOfPanics = []string{"Caught", "EvaluatorHandler", "panicked", "Panicked", "OnPanic", "Report", "Count", "PanicError", "CrashIssue", "panicIssue", "panicReply", "panic"}
 
 // untold are the functions that recover a panic and pass it to no one.
 var untold = map[string]string{

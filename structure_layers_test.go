@@ -36,10 +36,12 @@ var layers = []layer{
 		"internal/jwks",
 		"internal/negotiate",
 		"internal/patch",
+		"internal/pause",
 		"internal/scim/document",
 		"internal/scope",
 		"internal/secret",
 		"internal/template",
+		"internal/truncate",
 	}},
 	{"stores and wires", []string{
 		"internal/cache",
@@ -273,6 +275,7 @@ var dataPlane = []string{
 	"internal/framing",
 	"internal/jwks",
 	"internal/outbound",
+	"internal/pause",
 	"internal/redact",
 	"internal/rego",
 	"internal/rego/bundle",
@@ -285,6 +288,7 @@ var dataPlane = []string{
 	"internal/scope",
 	"internal/secret",
 	"internal/spool",
+	"internal/truncate",
 }
 
 // floors is the position of each package's layer in layers.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
@@ -58,6 +60,9 @@ func startDomains(ctx context.Context, p *parts) error {
 func startDeployments(p *parts) error {
 	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Host: hostOf(p.cfg.URL()), Keep: p.cfg.DeployKeep, Logger: p.log}
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.deployments.Forget)
+	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_deployments_unsettled", Help: "Moves of tenants whose end the system store cannot record. Writes of such a tenant may be refused.",
+	}, func() float64 { return float64(p.deployments.Unsettled()) }))
 	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	if p.cfg.DatabaseURL == "" {
 		leases.Holder = "server" // there is one server only: after a crash, it must not wait for its own lease

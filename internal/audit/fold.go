@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // FoldedCount is set in an entry that stands for many refusals. The log writes such entries when
@@ -67,19 +69,56 @@ func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
 
-// fold decides whether a decision gets its own entry. resent says that the sender may send the
-// same decision again.
+// offer is a refusal that may be folded.
+type offer struct {
+	to *fold.Folder[Decision] // nil: the decision gets its own entry
+	r  fold.Refusal
+	d  *Decision
+}
+
+// fold decides whether a decision gets its own entry, and counts it if it does not. resent says that
+// the sender may send the same decision again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
-	if l.folders.limits == nil || !d.foldable() {
+	now := l.cfg.Now()
+	o := l.folders.offer(tenant, d, resent, now)
+	if o.to == nil {
 		return fold.Own
 	}
-	f := l.folders.folder(source{tenant, d.BouncerID, d.Environment})
-	if f == nil {
+	verdict := o.to.Add(now, o.r, d.example)
+	if verdict == fold.Folded {
+		l.folders.total.Add(max(o.r.Count, 1))
+	}
+	return verdict
+}
+
+// admit decides whether a decision gets its own entry, and does not count it: count does.
+func (o *offer) admit(now time.Time) fold.Verdict {
+	if o.to == nil {
 		return fold.Own
+	}
+	return o.to.Admit(now, o.r)
+}
+
+// count counts refusals that admit found to be folded.
+func (f *folders) count(now time.Time, folded []offer) {
+	for _, o := range folded {
+		o.to.Count(now, o.r, o.d.example)
+		f.total.Add(max(o.r.Count, 1))
+	}
+}
+
+// offer describes a decision for the folder of its source. A decision without a time was made now.
+func (f *folders) offer(tenant scope.TenantID, d *Decision, resent bool, now time.Time) offer {
+	if f.limits == nil || !d.foldable() {
+		return offer{}
+	}
+	to := f.folder(source{tenant, d.BouncerID, d.Environment})
+	if to == nil {
+		return offer{}
 	}
 	at := d.Timestamp
 	if at.IsZero() {
-		at = l.cfg.Now()
+		at = now
 	}
 	control, resource := strconv.FormatInt(d.PolicyID, 10)+"/"+strconv.FormatInt(d.PolicyVersion, 10), strconv.FormatInt(d.ResourceID, 10)
 	r := fold.Refusal{
@@ -96,11 +135,7 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
-	verdict := f.Add(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
-	if verdict == fold.Folded {
-		l.folders.total.Add(max(r.Count, 1))
-	}
-	return verdict
+	return offer{to, r, d}
 }
 
 // FoldedTotal returns how many refusals since the process started have no entry of their own
@@ -123,9 +158,7 @@ func (d *Decision) brief() Decision {
 	}
 	out.Trace, out.Explanation = nil, nil
 	for _, s := range []*string{&out.Reason, &out.Error, &out.Resource.Path, &out.Resource.ID, &out.User.ID, &out.User.Email, &out.Action, &out.RequestID} {
-		if len(*s) > briefText {
-			*s = strings.ToValidUTF8((*s)[:briefText], "") + "…"
-		}
+		*s = truncate.Text(*s, briefText, "…")
 	}
 	return out
 }
@@ -153,7 +186,7 @@ const foldEvery = time.Second
 
 // foldLoop writes the counts that are due until ctx ends.
 func (l *DecisionLog) foldLoop(ctx context.Context) {
-	for pause(ctx, foldEvery) {
+	for pause.For(ctx, foldEvery) {
 		l.writeFolded(false)
 	}
 }

@@ -145,6 +145,35 @@ func waitOpen(t *testing.T, l *DecisionLog) {
 	t.Fatal("Run does not start")
 }
 
+// TestFoldAfterStoring: if decisions that are answered together cannot be stored, none of them is
+// counted as folded, because they are decided again or counted as missing.
+func TestFoldAfterStoring(t *testing.T) {
+	for _, bestEffort := range []bool{false, true} {
+		c := dbtest.Open(t, dbtest.SQLite)
+		s := openSpool(t, t.TempDir())
+		limits := fold.Limits{Burst: 100, EqualBurst: 1, ByteBurst: 1 << 20, Window: time.Hour, Sums: 4, PerOrigin: 4}
+		l := newLog(t, Config{Cluster: c, Spool: s, Fold: &limits, Now: at(noon), BestEffort: bestEffort})
+		l.beginFolding()
+		batch := func(name string) []Decision {
+			out := []Decision{{DecisionID: name + " permitted", Decision: Permit, Environment: scope.Production}}
+			for i := range 4 {
+				out = append(out, Decision{DecisionID: fmt.Sprint(name, i), Timestamp: noon, Decision: Deny, Environment: scope.Production, Reason: "no"})
+			}
+			return out
+		}
+		if err := l.RecordAll(scope.DefaultTenant, batch("first")); err != nil || l.FoldedTotal() != 3 || s.Depth() != 2 {
+			t.Fatalf("%d folded, %d entries: %v", l.FoldedTotal(), s.Depth(), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		missing := map[bool]int64{false: 0, true: 5}[bestEffort]
+		if err := l.RecordAll(scope.DefaultTenant, batch("second")); (err == nil) != bestEffort || l.FoldedTotal() != 3 || l.MissingTotal() != missing {
+			t.Errorf("without a spool: %d folded, %d missing, want 3 and %d: %v", l.FoldedTotal(), l.MissingTotal(), missing, err)
+		}
+	}
+}
+
 // TestFoldedDigest: the digest of a folded entry is that of the ids of its refusals.
 func TestFoldedDigest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Config is what a DecisionLog needs. All but Alarm must be set; tests without decisions may
@@ -147,17 +147,22 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 const maxKeptBuffer = 256 << 10
 
 // RecordAll is Record for decisions that are answered together: either all are stored, or the
-// call fails.
+// call fails. Refusals are folded only after the others are stored: the caller of a call that
+// failed decides again.
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	text := (*buf)[:0]
 	ends := make([]int, 0, len(ds))
+	var folded []offer
+	now := l.cfg.Now()
 	for i := range ds {
 		if ds[i].DecisionID == "" {
 			return fault.New(fault.Internal, "internal_error", "a decision without an id")
 		}
-		switch l.fold(tenant, &ds[i], false) {
+		o := l.folders.offer(tenant, &ds[i], false, now)
+		switch o.admit(now) {
 		case fold.Folded:
+			folded = append(folded, o)
 			continue
 		case fold.Brief:
 			short := ds[i].brief()
@@ -181,6 +186,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		l.bufs.Put(buf)
 	}
 	if err == nil {
+		l.folders.count(now, folded)
 		return nil
 	}
 	l.cfg.Alarm(tenant, err)
@@ -254,9 +260,13 @@ func (l *DecisionLog) normalise(d *Decision) {
 	d.Agent = d.Agent.Bounded()
 	switch d.AuditLevel {
 	case None:
+		failure := ""
+		if d.Error != "" {
+			failure = "error"
+		}
 		*d = Decision{
 			DecisionID: d.DecisionID, Timestamp: d.Timestamp, Decision: d.Decision, Effect: d.Effect, PolicyID: d.PolicyID, EvaluationTimeMS: d.EvaluationTimeMS,
-			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
+			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: failure,
 			Folded: d.Folded, Agent: d.Agent,
 		}
 	case Basic:
@@ -278,17 +288,7 @@ func (l *DecisionLog) normalise(d *Decision) {
 
 // clip cuts a text that is too long for the log.
 func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxText], "") + "…"
-}
-
-func firstOf(ok bool, s string) string {
-	if ok {
-		return s
-	}
-	return ""
+	return truncate.Text(s, maxText, "…")
 }
 
 // bounded replaces a document that is too large by a note with its size.

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -51,7 +52,7 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		}
 		if err != nil { // try again: the disk may recover
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("reading the audit spool: %w", err))
-			pause(ctx, maxBackoff)
+			pause.For(ctx, maxBackoff)
 			continue
 		}
 		began := l.cfg.Now()
@@ -83,18 +84,6 @@ const (
 	deepBacklog = 2_000_000 // records
 )
 
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // shipAll stores records in the stores of their tenants. It returns false if ctx ends first.
 func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	byTenant := map[scope.TenantID][]row{}
@@ -107,7 +96,7 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 			r.input = string(input)
 		}
 		if err != nil {
-			l.setAside("unreadable", rec, err)
+			l.setAside(scope.DefaultTenant, unreadable, rec, err)
 			continue
 		}
 		if _, seen := byTenant[tenant]; !seen {
@@ -145,13 +134,13 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		l.cfg.Logger.Error("decisions could not be stored", "tenant", tenant, "records", len(rows), "attempt", try, "error", err)
 		if !isStoreFailure(err) && try >= maxAttempts {
 			if len(rows) == 1 {
-				l.setAside(string(tenant), []byte(rows[0].Record), err)
+				l.setAside(tenant, string(tenant), []byte(rows[0].Record), err)
 				return true
 			}
 			half := len(rows) / 2
 			return l.persist(ctx, tenant, rows[:half]) && l.persist(ctx, tenant, rows[half:])
 		}
-		if !pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return false
 		}
 		wait = min(wait*2, maxBackoff)
@@ -163,10 +152,15 @@ func isStoreFailure(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.StorageFull)
 }
 
-// setAside stores a record that cannot be stored anywhere else, and raises an alarm.
-func (l *DecisionLog) setAside(name string, line []byte, cause error) {
-	l.cfg.Logger.Error("a decision record was set aside", "tenant", name, "error", cause)
-	l.cfg.Alarm(scope.TenantID(name), cause)
+// unreadable is the name of the file for records whose tenant is not known. It is not a tenant's: no
+// id of a tenant has a dot.
+const unreadable = ".unreadable"
+
+// setAside stores a record that cannot be stored anywhere else in the file with this name, and raises
+// an alarm for the tenant.
+func (l *DecisionLog) setAside(tenant scope.TenantID, name string, line []byte, cause error) {
+	l.cfg.Logger.Error("a decision record was set aside", "tenant", tenant, "file", name+".jsonl", "error", cause)
+	l.cfg.Alarm(tenant, cause)
 	l.setAsideLine(name, line)
 }
 

@@ -161,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		cfg.SessionIdle = time.Hour
 	}
 	if cfg.Pause == nil {
-		cfg.Pause = pause
+		cfg.Pause = wait
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

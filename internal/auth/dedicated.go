@@ -85,7 +85,7 @@ func (d *Dedicated) Issue(ctx context.Context, sc scope.Scope, kind scope.ActorK
 	return dedicatedKey(k), nil
 }
 
-// Revoke ends all keys of a holder at once. more runs in the same transaction.
+// Revoke ends all keys of a holder at once. more runs in the same transaction; it may be nil.
 func (d *Dedicated) Revoke(ctx context.Context, sc scope.Scope, kind scope.ActorKind, holder string, more func(tx *db.Tx) error) error {
 	var ended []Key
 	err := d.s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -102,6 +102,9 @@ func (d *Dedicated) Revoke(ctx context.Context, sc scope.Scope, kind scope.Actor
 		}
 		if _, err := tx.Bump(ctx, user.Revision); err != nil {
 			return err
+		}
+		if more == nil {
+			return nil
 		}
 		return more(tx)
 	})

@@ -3,19 +3,14 @@ package auth
 import (
 	"context"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
-// pause waits for d, or until ctx ends; then it returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+// wait waits for d, or until ctx ends; then it returns the context's error.
+func wait(ctx context.Context, d time.Duration) error {
+	if d > 0 && !pause.For(ctx, d) {
 		return ctx.Err()
 	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // manifest reads a gatehouse.yaml. It has the members of one control, or a list `controls` of such
@@ -434,8 +435,5 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 }
 
 func clip(s string) string {
-	if len(s) > 60 {
-		s = strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
+	return truncate.Text(s, 60, "…")
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
 // channel is the PostgreSQL channel on which replicas announce changes.
@@ -68,12 +70,8 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 			if c, err = l.connect(ctx); err == nil {
 				break
 			}
-			timer := time.NewTimer(wait)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
+			if !pause.For(ctx, wait) {
 				return
-			case <-timer.C:
 			}
 		}
 		l.onMessage("")

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -408,12 +409,8 @@ func (d *DB) retryWhileMoving(ctx context.Context, err error, write func() error
 		return err
 	}
 	for end := time.Now().Add(moveTimeout); errors.Is(err, errMoving) && time.Now().Before(end); {
-		timer := time.NewTimer(movePoll)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, movePoll) {
 			return ctx.Err()
-		case <-timer.C:
 		}
 		d.cluster.forgetPlace(d.tenant)
 		err = retryConflicts(ctx, write)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -89,12 +90,8 @@ func retryConflicts(ctx context.Context, f func() error) error {
 		if err == nil || try == attempts || !retryable(err) {
 			return err
 		}
-		timer := time.NewTimer(time.Duration(1<<try) * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, time.Duration(1<<try)*time.Millisecond) {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

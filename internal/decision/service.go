@@ -47,7 +47,7 @@ type Service struct {
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
-	// Traced is called for each single decision. It may be nil.
+	// Traced is called for each single decision that is answered. It may be nil.
 	Traced func(ctx context.Context, id, effect string)
 	// Panics is called for panics of the evaluator. It may be nil.
 	Panics *fault.Panics
@@ -118,11 +118,11 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	t := s.startTurn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
 	d, err := s.decideInto(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
-	if s.Traced != nil {
-		s.Traced(ctx, id, d.Effect.String())
-	}
 	if rec.CallerID = callerID; err == nil {
 		err = s.Record(sc.Tenant, rec)
+	}
+	if err == nil && s.Traced != nil {
+		s.Traced(ctx, id, d.Effect.String())
 	}
 	at := rec.Timestamp
 	*rec = audit.Decision{}

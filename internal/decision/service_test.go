@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,33 @@ func (c *fixture) items(text string) func() ([]value.Value, error) {
 }
 
 var anyone = scope.Scope{Tenant: "acme"}
+
+// TestTracesAnswers: only a decision that is answered gets a span. A call that fails has decided
+// nothing.
+func TestTracesAnswers(t *testing.T) {
+	c := newFixture(t, `{}`, "package a\n\nallow if input.user.id == \"ann\"\n")
+	var traced []string
+	c.Traced = func(_ context.Context, _, effect string) { traced = append(traced, effect) }
+	body := c.object(`{"user":{"id":"ann"},"resource":{"id":1}}`)
+	if _, err := c.Evaluate(context.Background(), anyone, body); err != nil {
+		t.Fatal(err)
+	}
+	c.Record = func(scope.TenantID, *audit.Decision) error {
+		return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written")
+	}
+	if _, err := c.Evaluate(context.Background(), anyone, body); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("without a log: %v", err)
+	}
+	c.Person = func(context.Context, scope.TenantID, string) (value.Value, error) {
+		return value.Value{}, fault.New(fault.Unavailable, "store_unavailable", "the store does not answer")
+	}
+	if _, err := c.Evaluate(context.Background(), anyone, body); err == nil {
+		t.Error("a decision about nobody")
+	}
+	if !slices.Equal(traced, []string{"ALLOW"}) {
+		t.Errorf("traced %q", traced)
+	}
+}
 
 // TestEveryEvaluationCounts checks that each control that ran counts, whether it decided or
 // not, alone and in bulk, from the cache too. Controls behind a DENY did not run. Each

@@ -26,6 +26,22 @@ func forwardHead(method, host, uri string) func(*http.Request) {
 	}
 }
 
+// originalURL sets the headers that ingress-nginx sends.
+func originalURL(address string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Set("X-Original-Method", "GET")
+		r.Header.Set("X-Original-URL", address)
+	}
+}
+
+// both calls edit and sets one more header.
+func both(edit func(*http.Request), name, value string) func(*http.Request) {
+	return func(r *http.Request) {
+		edit(r)
+		r.Header.Set(name, value)
+	}
+}
+
 // Forward-auth answers with the decision on the request that a trusted proxy names, whichever family
 // of fields it uses. A request that two readers may understand differently is denied.
 func TestForwardAuth(t *testing.T) {
@@ -93,6 +109,22 @@ func TestForwardAuth(t *testing.T) {
 			r.Header.Set("X-Original-Method", "GET")
 			r.Header.Set("X-Original-URL", "https://app.test/admin")
 		}, 401, "DENY", "authentication_required"},
+		"a whole address, open":           {originalURL("https://app.test/open?x=https://b/admin"), 200, "PERMIT", "ok"},
+		"a host in the scheme, open":      {originalURL("http://h/open"), 200, "PERMIT", "ok"},
+		"a host in the scheme, closed":    {originalURL("https://ttps/admin"), 401, "DENY", "authentication_required"},
+		"a host like the scheme":          {originalURL("http://http/open"), 200, "PERMIT", "ok"},
+		"an address literal":              {originalURL("http://[fe80::1]:8080/open"), 200, "PERMIT", "ok"},
+		"an address literal with a zone":  {originalURL("http://[fe80::1%25en0]/open"), 403, "DENY", "bad_request"},
+		"an escaped host":                 {originalURL("https://%61bc.test/admin"), 403, "DENY", "bad_request"},
+		"an escaped host, without a path": {originalURL("http://%61b.test"), 403, "DENY", "bad_request"},
+		"a user before the host":          {originalURL("https://app.test@b/open"), 403, "DENY", "bad_request"},
+		"an address without a path":       {originalURL("https://app.test"), 403, "DENY", "bad_request"},
+		"an address without a scheme":     {originalURL("//app.test/open"), 403, "DENY", "bad_request"},
+		"an address that is a path":       {originalURL("/open"), 403, "DENY", "bad_request"},
+		"an address and another host":     {both(originalURL("https://app.test/open"), "X-Original-Host", "b.test"), 403, "DENY", "bad_request"},
+		"an address and another target":   {both(originalURL("https://app.test/open"), "X-Original-URI", "/admin"), 403, "DENY", "bad_request"},
+		"an address and the same host":    {both(originalURL("https://app.test/open"), "X-Original-Host", "APP.test"), 200, "PERMIT", "ok"},
+		"an address and the same target":  {both(originalURL("https://app.test/open"), "X-Original-URI", "/open"), 200, "PERMIT", "ok"},
 	} {
 		got := fetch(t, "GET", b.url+"/_bouncer/auth?ignored;=%zz", tc.edit)
 		if got.status != tc.want || got.header.Get("X-Decision") != tc.decision || got.header.Get("X-Gatehouse-Status") != tc.status {

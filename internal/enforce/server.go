@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
@@ -21,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -129,7 +129,7 @@ func (b *Bouncer) server() *http.Server {
 func (b *Bouncer) announceStop() {
 	b.leaving.Store(true)
 	if b.cfg.StopDelay > 0 {
-		ids.Pause(context.Background(), b.cfg.StopDelay)
+		pause.For(context.Background(), b.cfg.StopDelay)
 	}
 }
 

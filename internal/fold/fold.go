@@ -156,11 +156,36 @@ func Key(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Add says what becomes of a refusal. Of one that is folded it may ask for an
-// example, once for each sum; the grade says what may stand in it.
+// Add says what becomes of a refusal, and counts one that is folded. For a new sum it asks for an
+// example; the grade says what the example may contain.
 func (f *Folder[E]) Add(now time.Time, r Refusal, example func(Grade) E) Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	verdict, repeated := f.admit(now, &r)
+	if verdict == Folded && !repeated {
+		f.count(now, &r, example)
+	}
+	return verdict
+}
+
+// Admit is Add, but does not count. The caller calls Count for a refusal that is folded, once it
+// is answered. A refusal that was sent again needs Add.
+func (f *Folder[E]) Admit(now time.Time, r Refusal) Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	verdict, _ := f.admit(now, &r)
+	return verdict
+}
+
+// Count counts a refusal that Admit said is folded. example is the one of Add.
+func (f *Folder[E]) Count(now time.Time, r Refusal, example func(Grade) E) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count(now, &r, example)
+}
+
+// admit says what becomes of a refusal, and whether it was counted before.
+func (f *Folder[E]) admit(now time.Time, r *Refusal) (verdict Verdict, repeated bool) {
 	l := &f.limits
 	r.Count = max(r.Count, 1)
 	f.own.fill(now, l.Burst, l.Rate)
@@ -177,20 +202,19 @@ func (f *Folder[E]) Add(now time.Time, r Refusal, example func(Grade) E) Verdict
 	// What holds a count already is no equal of single refusals.
 	room := f.own.left >= 1 && f.bytes.left >= briefBytes && (same.left >= 1 || r.Count > 1)
 	if r.Resent && f.isRepeated(r.ID, !room) {
-		return Folded
+		return Folded, true
 	}
 	if !room {
-		f.count(now, &r, example)
-		return Folded
+		return Folded, false
 	}
 	f.own.left--
 	same.left--
 	if f.bytes.left < l.ByteBurst/2 && r.Bytes > briefBytes || f.bytes.left < float64(r.Bytes) {
 		f.bytes.left -= briefBytes
-		return Brief
+		return Brief, false
 	}
 	f.bytes.left -= float64(r.Bytes)
-	return Own
+	return Own, false
 }
 
 // count adds a refusal to the sum that it belongs to.
@@ -215,7 +239,8 @@ func (f *Folder[E]) count(now time.Time, r *Refusal, example func(Grade) E) {
 			f.origins[r.Origin]++
 		}
 	}
-	s.Count += r.Count
+	n := max(r.Count, 1)
+	s.Count += n
 	if r.First.Before(s.First) {
 		s.First = r.First
 	}
@@ -223,7 +248,7 @@ func (f *Folder[E]) count(now time.Time, r *Refusal, example func(Grade) E) {
 		s.Last = r.Last
 	}
 	_, _ = s.ids.Write([]byte(r.ID + "\n"))
-	f.total += r.Count
+	f.total += n
 }
 
 // isRepeated reports whether the id was counted not long ago. counts: it is about to be.

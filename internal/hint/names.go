@@ -96,14 +96,16 @@ func (x *indexer) imported(i *ast.Import) {
 	if !ok {
 		return
 	}
-	alias, at, found := string(i.Alias), Span{}, false
-	if alias != "" { // the alias is last on the line
-		if n := strings.LastIndex(x.file.Text[i.Location.Offset:end], alias); n >= 0 {
-			at, found = Span{i.Location.Offset + n, i.Location.Offset + n + len(alias)}, true
-		}
+	alias := string(i.Alias)
+	var at Span
+	var found bool
+	if loc := ref[len(ref)-1].Location; alias != "" {
+		// Only the word as and comments are between the path and the alias.
+		behind := &ast.Location{Offset: loc.Offset + len(loc.Text)}
+		at, found = locate(x.file.Text, behind, alias, len(x.file.Text))
 	} else {
 		alias = string(last)
-		at, found = locate(x.file.Text, ref[len(ref)-1].Location, alias, end)
+		at, found = locate(x.file.Text, loc, alias, end)
 	}
 	x.imports[alias] = strings.TrimPrefix(ref.String(), "data.")
 	if found {

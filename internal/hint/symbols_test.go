@@ -115,6 +115,32 @@ func rename(t *testing.T, files []File, offset int, to string) []File {
 	return out
 }
 
+// An alias is renamed where it stands, and not where the path or a comment has the same word.
+func TestRenameOfAnAlias(t *testing.T) {
+	for name, c := range map[string]struct{ line, want string }{
+		"with a comment":               {"import data.lib.net as n # the net rules of n", "import data.lib.net as m # the net rules of n"},
+		"that the path has too":        {"import data.lib.n as n", "import data.lib.n as m"},
+		"that ends another word":       {"import data.lib.net as net2 # net2", "import data.lib.net as m # net2"},
+		"of a part in brackets":        {`import data.lib["n"] as n`, `import data.lib["n"] as m`},
+		"on the next line":             {"import data.lib.net as # n\n\tn", "import data.lib.net as # n\n\tm"},
+		"with more than one space":     {"import data.lib.net  as  n", "import data.lib.net  as  m"},
+		"that a later line says first": {"import data.lib.net as n\n# n is the net", "import data.lib.net as m\n# n is the net"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alias := "n"
+			if strings.Contains(c.line, "net2") {
+				alias = "net2"
+			}
+			source := "package a\n\n" + c.line + "\n\nallow if " + alias + ".ok(input.ip, true)\n"
+			want := "package a\n\n" + c.want + "\n\nallow if m.ok(input.ip, true)\n"
+			files := []File{{"a.rego", source}, {"lib/net.rego", lib}}
+			if got := rename(t, files, strings.Index(source, alias+".ok"), "m")[0].Text; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // A rename that changes the meaning of a source is refused.
 func TestRenameRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ marked, to, want string }{

@@ -1,9 +1,11 @@
 package ide
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -18,6 +20,15 @@ const (
 	commitC = "cccccccccccccccccccccccccccccccccccccccc"
 	commitD = "dddddddddddddddddddddddddddddddddddddddd"
 )
+
+// TestCleanKeepsCharacters: an error that is cut for the log is still UTF-8.
+func TestCleanKeepsCharacters(t *testing.T) {
+	for _, before := range []string{"", "x"} {
+		if text := (source{}).clean(errors.New(before + strings.Repeat("é", maxCause))); !utf8.ValidString(text) || len(text) > maxCause || len(text) < maxCause-1 {
+			t.Errorf("%q, %d bytes", text, len(text))
+		}
+	}
+}
 
 // TestShallow checks that only the commit is fetched if a ref points to it or the server serves single
 // commits. Otherwise a part of the history of its branch is fetched.

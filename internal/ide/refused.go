@@ -99,7 +99,7 @@ func (w source) clean(err error) string {
 			}
 		}
 	}
-	return text[:min(len(text), maxCause)]
+	return strings.ToValidUTF8(text[:min(len(text), maxCause)], "")
 }
 
 // credential returns the name and password for HTTP Basic authentication (RFC 7617). Some hosts

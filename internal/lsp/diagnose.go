@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -111,12 +112,8 @@ func (s *Server) retry(ctx context.Context, d document) {
 		delay = 2 * time.Second
 	}
 	s.tasks.Go(func() {
-		timer := time.NewTimer(delay << d.retries)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, delay<<d.retries) {
 			return
-		case <-timer.C:
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
 // brakes are the strengths of a brake: how long writes are allowed, and then how long they wait.
@@ -58,9 +59,9 @@ func (b *brake) release() {
 // slowDown alternates between allowing writes and pausing them, until ctx ends. Writers wait during
 // a pause.
 func (s *Service) slowDown(ctx context.Context, d *Deployment, c *tablecopy.Copy, strength *atomic.Int32) {
-	for sleep(ctx, brakes[strength.Load()].free) == nil {
+	for pause.For(ctx, brakes[strength.Load()].free) {
 		if c.Pause(ctx) == nil {
-			_ = sleep(ctx, brakes[strength.Load()].closed)
+			_ = pause.For(ctx, brakes[strength.Load()].closed)
 		}
 		s.resume(ctx, d, c)
 	}
@@ -107,7 +108,7 @@ func (s *Service) resume(ctx context.Context, d *Deployment, c *tablecopy.Copy) 
 		if err == nil || errors.Is(err, tablecopy.ErrLost) {
 			return
 		}
-		if sleep(ctx, quick) != nil {
+		if !pause.For(ctx, quick) {
 			s.Logger.Warn("a tenant's writes wait longer for a deployment", "tenant", d.Tenant, "error", err)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -135,33 +136,53 @@ func reasonOf(err error) string {
 }
 
 // abandon rolls a deployment back, unless the tenant has switched: the answer to a commit may have
-// been lost. It retries until one of both is certain.
+// been lost.
 func (s *Service) abandon(ctx context.Context, d Deployment, reason string) error {
-	for {
-		ours, err := s.requestRollBack(ctx, d, reason)
-		if err == nil && ours {
-			d.Phase, d.ReasonText = rollingBack, reason
-			return s.rollBack(ctx, d)
+	return s.settleAndRollBack(ctx, d, reason, false)
+}
+
+func (s *Service) settleAndRollBack(ctx context.Context, d Deployment, reason string, writesRefused bool) error {
+	ours, err := s.settle(ctx, d, reason, writesRefused)
+	if err != nil || !ours {
+		return err // without an error: switched, stopped or taken over; the next round continues
+	}
+	d.Phase, d.ReasonText = rollingBack, reason
+	return s.rollBack(ctx, d)
+}
+
+const (
+	// settleRetry is the time between two attempts to settle a deployment.
+	settleRetry = 500 * time.Millisecond
+	// warnAgain is the time between two warnings about the same deployment.
+	warnAgain = time.Minute
+)
+
+// settle requests the rollback of a deployment until the system store answers. ours is false if the
+// deployment no longer is in a phase that can be rolled back.
+func (s *Service) settle(ctx context.Context, d Deployment, reason string, writesRefused bool) (ours bool, err error) {
+	var warned time.Time
+	for n := 1; ; n++ {
+		if ours, err = s.requestRollBack(ctx, d, reason); err == nil {
+			return ours, nil
 		}
-		if err == nil {
-			return nil // switched, stopped or taken over; the next round continues
+		if n == 1 {
+			s.unsettled.Add(1)
+			defer s.unsettled.Add(-1)
 		}
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
-			return err
+		if now := s.Ticks(); n == 1 || now.Sub(warned) >= warnAgain {
+			warned = now
+			s.Logger.Warn("the end of a deployment cannot be stored, and is tried again until it is", "tenant", d.Tenant, "deployment", d.ID,
+				"writes_refused", writesRefused, "attempts", n, "error", err)
+		}
+		if !pause.For(ctx, settleRetry) {
+			return false, ctx.Err()
 		}
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+// Unsettled returns how many deployments of this process wait for the system store to learn how they
+// ended.
+func (s *Service) Unsettled() int64 { return s.unsettled.Load() }
 
 // errKilled simulates a killed process in tests.
 var errKilled = errors.New("killed")
@@ -332,7 +353,7 @@ func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.C
 		if err == nil {
 			break
 		}
-		if !fault.Is(err, fault.Unavailable) || sleep(ctx, quick) != nil { // a long transaction holds up the pause
+		if !fault.Is(err, fault.Unavailable) || !pause.For(ctx, quick) { // a long transaction holds up the pause
 			return err
 		}
 	}
@@ -352,22 +373,10 @@ func (s *Service) lastChanges(ctx context.Context, d *Deployment, c *tablecopy.C
 // resolveSwitch determines whether a switch was committed although the commit returned an error.
 // Until then, the source refuses writes.
 func (s *Service) resolveSwitch(ctx context.Context, d *Deployment, cause error) error {
-	for {
-		ours, err := s.requestRollBack(ctx, *d, reasonOf(cause))
-		switch {
-		case err == nil && ours:
-			d.Phase, d.ReasonText = rollingBack, reasonOf(cause)
-			if err := s.rollBack(ctx, *d); err != nil {
-				return err
-			}
-			return tablecopy.ErrLost // it was rolled back
-		case err == nil:
-			return tablecopy.ErrLost // it has switched; the next round continues
-		}
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
-			return err
-		}
+	if err := s.settleAndRollBack(ctx, *d, reasonOf(cause), true); err != nil {
+		return err
 	}
+	return tablecopy.ErrLost // it was rolled back, or it has switched and the next round continues
 }
 
 // complete does the rest of a deployment after the switch.

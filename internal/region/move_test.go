@@ -301,6 +301,86 @@ func TestRollsBack(t *testing.T) {
 	checkAllThere(t, s, want)
 }
 
+// onWarning is a log handler that calls fn with the attributes of each warning.
+type onWarning struct {
+	slog.Handler
+	fn func(message string, attrs map[string]string)
+}
+
+func (h onWarning) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onWarning) Handle(_ context.Context, r slog.Record) error {
+	attrs := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool {
+		attrs[a.Key] = a.Value.String()
+		return true
+	})
+	if r.Level == slog.LevelWarn {
+		h.fn(r.Message, attrs)
+	}
+	return nil
+}
+
+// TestWarnsWhileUnsettled: while the system store cannot record the end of a move, the log says so at
+// once and then each minute, and the gauge counts the move.
+func TestWarnsWhileUnsettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		failure error  // of the move, before the switch
+		refused string // whether writes are refused meanwhile
+	}{
+		"the move fails":     {errors.New("something does not work"), "false"},
+		"the switch is lost": {nil, "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			s := process(t, config(t, dbtest.SQLite), nil)
+			rename := func(from, to string) {
+				must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, "ALTER TABLE "+from+" RENAME TO "+to); return err }))
+			}
+			broken := false
+			s.reached = func(phase string) error {
+				if phase != "finished" || broken {
+					return nil
+				}
+				broken = true
+				rename("deployments", "lost_deployments")
+				return c.failure
+			}
+			passed := time.Duration(0)
+			s.Ticks = func() time.Time {
+				if broken { // each attempt takes 20 seconds
+					passed += 20 * time.Second
+				}
+				return time.Now().Add(passed)
+			}
+			var attempts []string
+			s.Logger = slog.New(onWarning{Handler: slog.DiscardHandler, fn: func(message string, attrs map[string]string) {
+				if !strings.HasPrefix(message, "the end of a deployment cannot be stored") {
+					return
+				}
+				if attempts = append(attempts, attrs["attempts"]); attrs["tenant"] != string(dbtest.Second) || attrs["error"] == "" || attrs["writes_refused"] != c.refused || s.Unsettled() != 1 {
+					t.Errorf("%v, %d unsettled", attrs, s.Unsettled())
+				}
+				if len(attempts) == 2 {
+					rename("lost_deployments", "deployments")
+				}
+			}})
+			populate(t, s, fileRegion)
+			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
+			must(t, err)
+			d = finish(t, s, d.ID)
+			if d.Status != Failed || regionOfTenant(t, s) != fileRegion || s.Unsettled() != 0 {
+				t.Errorf("it ended as %+v, %d unsettled", d, s.Unsettled())
+			}
+			if !slices.Equal(attempts, []string{"1", "4"}) {
+				t.Errorf("warnings at the attempts %q", attempts)
+			}
+			must(t, put(s, "after"))
+		})
+	}
+}
+
 // TestGivesUp: a move that is interrupted too often is rolled back.
 func TestGivesUp(t *testing.T) {
 	fulltest.Only(t)

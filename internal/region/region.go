@@ -14,6 +14,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -58,6 +59,8 @@ type Service struct {
 	// Keep is how long the source is kept after a move.
 	Keep   time.Duration
 	Logger *slog.Logger
+
+	unsettled atomic.Int64
 
 	// reached is called when a move reaches a phase. An error ends the work at once, like a kill.
 	// For tests only.

@@ -2,6 +2,8 @@ package rego
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -101,12 +103,22 @@ var folding = sync.OnceValue(func() *foldTables {
 	}
 	t.wide[strings.ToLower(escaped("\u0085"))] = "\n" // NEL, which Unicode counts as white space
 	t.compose()
+	for b := 0x80; b < 0xc0; b++ {
+		if b&15 >= 10 {
+			// The last digit of this escape looks like a letter that an accent may follow. The
+			// table replaces the escape with itself, so that the letter is not found.
+			key := strings.ToLower(escaped(string([]byte{byte(b)})))
+			t.wide[key] = key
+		}
+	}
 	t.asciiReplacer, t.wideReplacer = replacer(t.ascii), replacer(t.wide)
 	return t
 })
 
 // compose adds replacements of a letter and the combining accent after it, as file systems write
-// them (NFD), by the single character for both. Letters with two accents need two rounds.
+// them (NFD), with the single character for both. Letters with two accents need two rounds. A
+// letter that has a replacement of its own is replaced first, so its character with the accent is
+// replaced with what that leads to: long s with a dot becomes s with a dot.
 func (t *foldTables) compose() {
 	for r := rune(0xc0); r <= 0x1eff; r++ {
 		if r == lastCased+1 {
@@ -117,18 +129,24 @@ func (t *foldTables) compose() {
 		if last < 1 || norm.NFC.String(string(r)) != string(r) || strings.ToLower(string(r)) != string(r) {
 			continue
 		}
-		base := norm.NFC.String(string(parts[:last]))
+		base, whole := norm.NFC.String(string(parts[:last])), strings.ToLower(escaped(string(r)))
 		if !isASCII(base) {
 			base = strings.ToLower(escaped(base))
 		}
-		t.wide[base+strings.ToLower(escaped(string(parts[last])))] = strings.ToLower(escaped(string(r)))
+		if _, replaced := t.wide[base]; replaced {
+			t.wide[whole] = strings.ToLower(escaped(norm.NFKC.String(string(r))))
+			continue
+		}
+		t.wide[base+strings.ToLower(escaped(string(parts[last])))] = whole
 	}
 }
 
+// replacer returns a replacer that prefers the first of two keys in sorted order, as OPA's
+// strings.replace_n does.
 func replacer(table map[string]string) *strings.Replacer {
 	pairs := make([]string, 0, 2*len(table))
-	for from, to := range table {
-		pairs = append(pairs, from, to) // no key is a prefix of another, so the order does not matter
+	for _, from := range slices.Sorted(maps.Keys(table)) {
+		pairs = append(pairs, from, table[from])
 	}
 	return strings.NewReplacer(pairs...)
 }

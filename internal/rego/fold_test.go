@@ -35,6 +35,8 @@ func guarded(t testing.TB) *rego.Set {
 		{ID: 14, Path: "/v2/deep/orders/**", Doc: value.Object()},
 		{ID: 15, Path: "/two%20words/**", Doc: value.Object()},
 		{ID: 16, Path: "/c++/**", Doc: value.Object()},
+		{ID: 17, Path: "/\u1e61/**", Doc: value.Object()},
+		{ID: 18, Path: "/\u01fb/**", Doc: value.Object()},
 	}})
 }
 
@@ -104,6 +106,11 @@ func TestSpellings(t *testing.T) {
 		{"/caf%25C3%2589/1", 13, "/caf%C3%A9/1"},
 		{"/vi%C3%AA%CC%A3t/1", 6, "/vi%C3%AA%CC%A3t/1"},
 		{"/ORDERS;x", 5, "/orders"},
+		{"/s%CC%87/1", 17, "/%E1%B9%A1/1"},
+		{"/%C5%BF%CC%87/1", 17, "/%E1%B9%A1/1"},
+		{"/\u1e9b/1", 17, "/%E1%B9%A1/1"},
+		{"/a%CC%8A%CC%81/1", 18, "/%C7%BB/1"},
+		{"/\uff41\u030a\u0301/1", 18, "/%C7%BB/1"},
 
 		// Invisible characters.
 		{"/or\u00adders/1", 5, "/orders/1"},

@@ -42,6 +42,7 @@ type sets struct {
 type viewKey struct {
 	bouncer, bundle int64
 	epoch           int
+	older           bool // the revision is known, but older than all known bundles
 }
 
 // keptEpochs is how many epochs are cached besides the newest. keptSeats is how many seats of each
@@ -80,7 +81,7 @@ func (s *sets) of(r *record) *sides {
 	}
 	at, bundle := s.epochOf(v, r)
 	s.at = at
-	key := viewKey{bouncer: v.BouncerID, epoch: at}
+	key := viewKey{bouncer: v.BouncerID, epoch: at, older: bundle == nil && r.revision > 0 && len(v.Bundles) > 0}
 	if bundle != nil {
 		key = viewKey{bouncer: v.BouncerID, bundle: bundle.Revision}
 	}
@@ -89,7 +90,7 @@ func (s *sets) of(r *record) *sides {
 	}
 	s.makeRoom(key)
 	made := s.restricted(s.fullAt(at), v, bundle)
-	made.unknown = made.unknown || bundle == nil && r.revision > 0 && len(v.Bundles) > 0 // the record is older than all of them
+	made.unknown = made.unknown || key.older
 	s.seats[key] = made
 	return made
 }

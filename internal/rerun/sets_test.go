@@ -101,6 +101,23 @@ func TestBundles(t *testing.T) {
 	}
 }
 
+// TestUnknownBundles: a record without a revision is decided by its time; one whose revision is older
+// than all known bundles has an unknown bundle. Both are of one epoch, and their order does not matter.
+func TestUnknownBundles(t *testing.T) {
+	s := leveledSpec()
+	all := []int64{1, 2, 3}
+	s.Views = []View{{BouncerID: 4, Resources: all, Bundles: []Bundle{{Revision: 3, EnvRevision: 9, Resources: all}, {Revision: 2, EnvRevision: 5, Resources: all}}}}
+	drifted := func(bundle int) []byte {
+		return asked(1, "NO_MATCH", map[string]any{"bouncer_id": 4, "revision": bundle, "timestamp": noon.Add(time.Minute), "mode": ""})
+	}
+	none, old := drifted(0), drifted(1)
+	for _, lines := range [][][]byte{{none, old}, {old, none}, {none, old, none, old}} {
+		if p := machine(t, s).Run(t.Context(), lines, time.Hour); p.Drifted != int64(len(lines)) || p.UnknownDrift != int64(len(lines)/2) {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 // TestLost checks that if an old control no longer compiles, its substitute decides. If it has none,
 // it is not known what decided.
 func TestLost(t *testing.T) {

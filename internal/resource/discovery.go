@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -123,18 +124,11 @@ type discovery struct {
 }
 
 func (d *discovery) refuse(host, reason string) {
-	d.out.Refused = append(d.out.Refused, Undiscovered{Host: clip(host, maxHost), Reason: reason})
+	d.out.Refused = append(d.out.Refused, Undiscovered{Host: truncate.Text(host, maxHost, ""), Reason: reason})
 }
 
 // maxHost limits how much of a refused host name is repeated.
 const maxHost = 260
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "")
-}
 
 // dedupe keeps each unknown host of a report once.
 func (d *discovery) dedupe(seen []Sighting, unknown func([]string) []string) []Sighting {
@@ -267,7 +261,7 @@ func (d *discovery) list(ctx context.Context) error {
 // create creates one resource, classified by the heuristic.
 func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error {
 	r := Resource{
-		Name: clip(c.Host, 200), Type: "api", Environment: d.sc.Env, Path: "/**", Methods: []string{}, OriginalHost: c.Host, URL: c.address(),
+		Name: truncate.Text(c.Host, 200, ""), Type: "api", Environment: d.sc.Env, Path: "/**", Methods: []string{}, OriginalHost: c.Host, URL: c.address(),
 		Attributes: map[string]any{}, AutoDiscovered: true, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	p := classify.Propose(r.subject())

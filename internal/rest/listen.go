@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
 
@@ -116,14 +117,8 @@ func (r *Router) stopLater(ctx context.Context, d time.Duration, drain func(cont
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		r.stopping.Store(true)
-		if d > 0 && errors.Is(context.Cause(ctx), context.Canceled) {
-			t := time.NewTimer(d)
-			defer t.Stop()
-			select {
-			case <-t.C:
-				drain(after)
-			case <-after.Done():
-			}
+		if d > 0 && errors.Is(context.Cause(ctx), context.Canceled) && pause.For(after, d) {
+			drain(after)
 		}
 		end()
 	})

@@ -5,17 +5,32 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 const canary = "C4NARY-do-not-echo"
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+// TestMediaTypesAreSorted: the answer to a wrong media type is the same in every process.
+func TestMediaTypesAreSorted(t *testing.T) {
+	g := newRig(t, nil, func(g *rig) {
+		Raw(g.Router, Op{ID: "import-widgets", Method: "POST", Path: "/import", Tags: []string{"Widgets"}},
+			RawDocs{Request: reflect.TypeFor[string](), RequestType: "text/plain, text/csv, application/xml, application/json, application/yaml, application/x-ndjson"},
+			func(http.ResponseWriter, *http.Request, scope.Scope) {})
+	})
+	w := g.Do(t, resttest.Call{Method: "POST", Path: "/api/v1/import", Body: "x", Key: "full", Headers: []string{"Content-Type", "image/png"}}.Request())
+	if want := "send the body as application/json or application/x-ndjson or application/xml or application/yaml or text/csv or text/plain"; w.Code != 415 || !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
 
 // TestRequests: each request gets its status, error code and offences, and no error echoes what was sent.
 func TestRequests(t *testing.T) {

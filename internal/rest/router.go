@@ -3,8 +3,10 @@ package rest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,9 +243,7 @@ func (r *Router) route(op Op) *route {
 // first lookup.
 func (r *Router) add(rt *route) {
 	rt.params = r.valid.Params(rt.doc)
-	for media := range contentOf(rt.doc) {
-		rt.media = append(rt.media, media)
-	}
+	rt.media = slices.Sorted(maps.Keys(contentOf(rt.doc)))
 	if rt.op.Record != nil {
 		rt.record = r.api.schemaOf(rt.op.Record)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // AgentUse is what an AI agent did in one decision.
@@ -52,11 +53,7 @@ func (a *AgentUse) Bounded() *AgentUse {
 
 // cut replaces NUL, which PostgreSQL cannot store, and shortens a text that is too long.
 func cut(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "\uFFFD")
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
+	return truncate.Text(strings.ReplaceAll(s, "\x00", "\uFFFD"), maxText, "…")
 }
 
 // AppendJSON appends the agent as the member agent of a JSON object that already has members. It

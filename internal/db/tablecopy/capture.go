@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
 // While the source is copied, it has two extra tables, and a trigger on each table. gh_move_log
@@ -94,12 +95,8 @@ func retryUnavailable(ctx context.Context, f func() error) error {
 		if err == nil || try == 10 || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 			return err
 		}
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, 200*time.Millisecond) {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

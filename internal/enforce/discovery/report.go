@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
 // Run reports hosts until ctx ends. A report that fails is sent again, unless the control
@@ -25,7 +25,7 @@ func (rep *Reporter) Run(ctx context.Context) {
 				continue
 			}
 		}
-		if !ids.Pause(ctx, collectTime) {
+		if !pause.For(ctx, collectTime) {
 			return
 		}
 		list := rep.drainQueue()
@@ -42,7 +42,7 @@ func (rep *Reporter) Run(ctx context.Context) {
 				rep.postpone(hostsOf(list), rep.now().Add(refusedFor))
 				break
 			}
-			if !ids.Pause(ctx, rep.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
+			if !pause.For(ctx, rep.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
 			}
 		}

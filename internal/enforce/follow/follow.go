@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
@@ -221,7 +222,7 @@ func (f *Follower) Run(ctx context.Context) {
 			if f.RefusedTag() != refused {
 				wait = retryMin // a new bundle was refused: the next one may be fixed already
 			}
-			if !ids.Pause(ctx, f.IDs.Jitter(max(wait, uplink.RetryAfter(err)))) {
+			if !pause.For(ctx, f.IDs.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
 			}
 			wait = min(2*wait, retryMax)
@@ -231,7 +232,7 @@ func (f *Follower) Run(ctx context.Context) {
 		default:
 			wait = retryMin
 			if early := f.Now().Sub(began); early < spinGuard {
-				if !ids.Pause(ctx, f.IDs.Jitter(spinGuard)) {
+				if !pause.For(ctx, f.IDs.Jitter(spinGuard)) {
 					return
 				}
 			}

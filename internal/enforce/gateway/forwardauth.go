@@ -83,15 +83,14 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 	host, ok2 := sameValue(r.Header, "X-Forwarded-Host", "X-Original-Host")
 	target, ok3 := sameValue(r.Header, "X-Forwarded-Uri", "X-Original-Uri")
 	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole URL
-		u, err := url.Parse(full[0])
-		if err != nil || len(full) > 1 || host != "" && !strings.EqualFold(host, u.Host) {
+		authority, rest, ok := splitURL(full[0])
+		if !ok {
+			return deny("bad_request", "X-Original-URL is not a whole URL")
+		}
+		if len(full) > 1 || host != "" && !strings.EqualFold(host, authority) || target != "" && target != rest {
 			return deny("bad_request", "the proxy's headers contradict each other")
 		}
-		rest := full[0][strings.Index(full[0], u.Host)+len(u.Host):]
-		if target != "" && target != rest {
-			return deny("bad_request", "the proxy's headers contradict each other")
-		}
-		target, host = rest, u.Host
+		target, host = rest, authority
 	}
 	if !ok1 || !ok2 || !ok3 {
 		return deny("bad_request", "the proxy's headers contradict each other")
@@ -104,6 +103,21 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 		return deny(refusal.Code, refusal.Message)
 	}
 	return in, nil
+}
+
+// splitURL divides a whole URL into its host with port and its target, both as they are written:
+// url.Parse decodes the escapes of a host, and such a host must be refused.
+func splitURL(whole string) (host, target string, ok bool) {
+	u, err := url.Parse(whole)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return "", "", false
+	}
+	_, rest, _ := strings.Cut(whole, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	return rest[:end], rest[end:], true
 }
 
 // sameValue returns the value of two headers with the same meaning. It returns false if they

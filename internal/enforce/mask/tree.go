@@ -122,7 +122,7 @@ type shape struct {
 var textual = map[string]bool{
 	"content": true, "text": true, "delta": true, "token": true, "tokens": true, "chunk": true, "completion": true, "response": true,
 	"output": true, "output_text": true, "generated_text": true, "answer": true, "partial": true, "data": true, "value": true, "arguments": true,
-	"partial_json": true, "thinking": true, "reasoning": true, "reasoning_content": true, "message": false,
+	"partial_json": true, "thinking": true, "reasoning": true, "reasoning_content": true,
 }
 
 // labels are members of a delta that are never part of a text.

@@ -113,7 +113,7 @@ func (c *Counters) WriteText(w io.Writer, gauges []Gauge) {
 		{"refused_total", "Requests refused before a decision: malformed or ambiguous.", &c.Refused},
 		{"failed_decisions_total", "Requests without a proper decision: no bundle, stale, evaluation error.", &c.failed},
 		{"panics_total", "Panics that were contained.", &c.Panics},
-		{"upstream_errors_total", "Requests for which the application could not be reached.", &c.UpstreamErrors},
+		{"upstream_errors_total", "Requests for which the application could not be reached, or switched protocols unasked.", &c.UpstreamErrors},
 		{"upstream_timeouts_total", "Requests that the application did not answer in time.", &c.UpstreamTimeouts},
 		{"upstream_unasked_total", "Connections on which the application sent bytes that belong to no request.", &c.UnaskedBytes},
 		{"aborted_answers_total", "Answers that broke off.", &c.Aborted},

@@ -1,6 +1,9 @@
 package pii
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 func wordSet(list string) map[string]bool {
 	out := map[string]bool{}
@@ -401,7 +404,7 @@ func (s address) city(i int) int {
 
 // lastWord returns where the last word of t[from:to] begins, or 0 if it is the only one.
 func (s address) lastWord(from, to int) int {
-	if at := strings.LastIndexByte(string(s.t[from:to]), ' '); at >= 0 {
+	if at := bytes.LastIndexByte(s.t[from:to], ' '); at >= 0 {
 		return from + at + 1
 	}
 	return 0

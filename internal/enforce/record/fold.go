@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // foldEvery is how often counted refusals are written.
@@ -62,17 +63,14 @@ func bodyBytes(s *request.Inspection) int {
 // shorten copies a request and a verdict without their documents, and cuts their texts.
 func shorten(in *request.Inbound, v *judge.Verdict) (*request.Inbound, *judge.Verdict) {
 	req, verdict := *in, *v
-	req.Seen, req.Query, req.Path, req.ID = nil, "", truncate(in.Path), truncate(in.ID)
+	req.Seen, req.Query, req.Path, req.ID = nil, "", brief(in.Path), brief(in.ID)
 	verdict.Explanation, verdict.Trace = nil, nil
-	verdict.Decision.Reason, verdict.Refusal.Message, verdict.Failure = truncate(v.Decision.Reason), truncate(v.Refusal.Message), truncate(v.Failure)
+	verdict.Decision.Reason, verdict.Refusal.Message, verdict.Failure = brief(v.Decision.Reason), brief(v.Refusal.Message), brief(v.Failure)
 	return &req, &verdict
 }
 
-func truncate(s string) string {
-	if len(s) <= briefText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:briefText], "") + "…"
+func brief(s string) string {
+	return truncate.Text(s, briefText, "…")
 }
 
 // exampleEvent returns the event of refusals that are counted together. It holds what they have in
@@ -93,7 +91,7 @@ func (r *Recorder) exampleEvent(st *settings.State, in *request.Inbound, who *id
 
 // Run writes counted refusals until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	for ids.Pause(ctx, foldEvery) {
+	for pause.For(ctx, foldEvery) {
 		r.WriteFolded(false)
 	}
 	r.WriteFolded(true)

@@ -4,6 +4,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -135,14 +136,7 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 	if in.Host != "" {
 		add("X-Forwarded-Host", in.Host)
 	}
-	proto := "http"
-	if in.Secure {
-		proto = "https"
-	}
-	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
-		proto = p[0]
-	}
-	add("X-Forwarded-Proto", proto)
+	add("X-Forwarded-Proto", in.Scheme())
 	if in.Trailers {
 		add("Te", "trailers")
 	}
@@ -173,10 +167,15 @@ func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *
 		l.Count.UpstreamTimeouts.Add(1)
 		l.Refusals.Write(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
 	default:
-		l.Count.UpstreamErrors.Add(1)
-		l.Log.WarnContext(r.Context(), "the application could not be reached", "error", err)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"))
+		l.answerBadGateway(w, r, in, "the application could not be reached", err)
 	}
+}
+
+// answerBadGateway answers a request for which the application is to blame. text says why.
+func (l *Relay) answerBadGateway(w http.ResponseWriter, r *http.Request, in *request.Inbound, text string, err error) {
+	l.Count.UpstreamErrors.Add(1)
+	l.Log.WarnContext(r.Context(), text, "error", err)
+	l.Refusals.Write(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", text))
 }
 
 // isDialError reports whether no connection to the application could be opened.
@@ -272,15 +271,16 @@ func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbou
 	appConn, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.Upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		l.answerUpstreamError(w, r, in, errors.New("the application switched protocols although the request did not ask for it"))
+		l.answerBadGateway(w, r, in, "the application switched protocols unasked", fmt.Errorf("it wants to speak %q", ans.Header.Get("Upgrade")))
 		return
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
 	conn, clientConn, err := rc.Hijack()
-	if err != nil {
-		l.answerUpstreamError(w, r, in, err)
-		return
+	if err != nil { // the application has done its part
+		l.Count.Aborted.Add(1)
+		l.Log.WarnContext(r.Context(), "the client's connection could not be taken over for a WebSocket", "error", err)
+		panic(http.ErrAbortHandler)
 	}
 	defer conn.Close()
 	release(conn)

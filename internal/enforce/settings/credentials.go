@@ -31,10 +31,8 @@ type Credentials struct {
 	byResource bool
 }
 
-const (
-	// The purpose that the control plane encrypts credentials for.
-	credentialsPurpose = "upstream credentials"
-)
+// credentialsPurpose is the purpose that the control plane encrypts credentials for.
+const credentialsPurpose = "upstream credentials"
 
 // ErrNoCredentials means that credentials which a bundle names are not available. The bundle does
 // not become active then, because requests would carry the callers' own credentials.

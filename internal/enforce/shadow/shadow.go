@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
 // Bounds of shadow decisions.
@@ -85,7 +86,7 @@ func (s *Decider) Work(ctx context.Context) {
 		began := s.now()
 		defer func() {
 			if took := s.now().Sub(began); took > shadowSlow {
-				ids.Pause(ctx, took)
+				pause.For(ctx, took)
 			}
 		}()
 		defer s.releaseBody(j.In.Seen)

@@ -23,11 +23,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
-const (
-	// toolsDeadline is the longest time for the decisions on one list of tools. Tools
-	// without a decision by then are removed.
-	toolsDeadline = 2 * time.Second
-)
+// toolsDeadline is the longest time for the decisions on one list of tools. Tools
+// without a decision by then are removed.
+const toolsDeadline = 2 * time.Second
 
 // Gate binds MCP sessions to users and filters lists of tools. All fields except Sessions
 // are required.

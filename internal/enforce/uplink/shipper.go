@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
@@ -94,14 +95,14 @@ func (s *Shipper) Run(ctx context.Context) {
 				s.log.Warn("the decision log cannot be trimmed", "error", err)
 			}
 			s.count.LogsShipped.Add(uint64(len(batch.Records)))
-			ids.Pause(ctx, shipLinger)
+			pause.For(ctx, shipLinger)
 			pace.Wait(ctx, took, len(batch.Records))
 		case grace.Err() != nil || until == grace:
 			return
 		case ctx.Err() == nil:
 			s.log.Warn("the decision log cannot be read", "error", err)
 			s.unreadable()
-			ids.Pause(ctx, RetryMax)
+			pause.For(ctx, RetryMax)
 		}
 	}
 }
@@ -148,7 +149,7 @@ func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 		}
 		s.failing.Store(true)
 		s.log.DebugContext(ctx, "the decision log could not be sent", "error", err)
-		if !ids.Pause(ctx, s.ids.Jitter(max(wait, RetryAfter(err)))) {
+		if !pause.For(ctx, s.ids.Jitter(max(wait, RetryAfter(err)))) {
 			return false
 		}
 		wait = min(2*wait, RetryMax)

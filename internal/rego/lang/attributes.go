@@ -9,6 +9,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Attribute is a part of input that a control reads.
@@ -374,9 +375,5 @@ func (f *finder) description(x *finding) string {
 	if x.line == 0 || x.line > len(f.lines) {
 		return ""
 	}
-	text := strings.Join(strings.Fields(f.lines[x.line-1]), " ")
-	if len(text) > 160 {
-		text = strings.ToValidUTF8(text[:160], "") + "..."
-	}
-	return fmt.Sprintf("Line %d: %s", x.line, text)
+	return fmt.Sprintf("Line %d: %s", x.line, truncate.Text(strings.Join(strings.Fields(f.lines[x.line-1]), " "), 160, "..."))
 }

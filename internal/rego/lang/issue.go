@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Issue is one finding in Rego source: an error of the check or a warning of the linter.
@@ -39,8 +40,5 @@ const maxMessage = 300
 // FirstLine returns the first line of a message of OPA or of the evaluator. It cuts a long line.
 func FirstLine(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
-	}
-	return message
+	return truncate.Text(message, maxMessage, "...")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Binding is a value that a condition read.
@@ -177,9 +178,5 @@ func (v Binding) String() string {
 	if !v.Value.Defined() {
 		return name + " is absent"
 	}
-	text := string(v.Value.AppendJSON(nil))
-	if len(text) > maxShownValue {
-		text = strings.ToValidUTF8(text[:maxShownValue], "") + "..."
-	}
-	return name + " = " + text
+	return name + " = " + truncate.Text(string(v.Value.AppendJSON(nil)), maxShownValue, "...")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -104,12 +105,8 @@ func spans(r *ast.Rule) []span {
 	return out
 }
 
-func plainSource(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxSource {
-		text = strings.ToValidUTF8(text[:maxSource], "") + "..."
-	}
-	return text
+func plainSource(source string) string {
+	return truncate.Text(strings.Join(strings.Fields(source), " "), maxSource, "...")
 }
 
 // condAt returns the index of the condition at a location. Locations outside all conditions belong

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -106,12 +105,6 @@ func (v *Checker) checkText(s *huma.Schema, text string) []string {
 			return []string{"expected an integer"}
 		}
 		return v.scalar(s, i)
-	case huma.TypeNumber:
-		f, err := json.Number(text).Float64()
-		if err != nil {
-			return []string{"expected a number"}
-		}
-		return v.scalar(s, f)
 	case huma.TypeBoolean:
 		if text != "true" && text != "false" {
 			return []string{"expected true or false"}

@@ -6262,7 +6262,7 @@ export interface components {
             /** @description Most denials first. */
             items: components["schemas"]["DashboardTopItem"][];
             /**
-             * @description Start of the count, to the full hour.
+             * @description The window that was asked for. The count starts at a full hour.
              * @enum {string}
              */
             window: "15m" | "1h" | "6h" | "24h" | "7d" | "30d" | "90d" | "365d";

@@ -29,12 +29,12 @@ test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by it
 	$(MAKE) --no-print-directory browser
 
 .PHONY: browser
-browser: ## Walk the console in Chromium (skipped where there is none)
+browser: ## Test the console in Chromium (skipped where there is none)
 	@command -v "$${CHROMIUM:-chromium}" >/dev/null || echo "there is no Chromium here: the console's browser tests are skipped"
 	cd e2e && $(GO) test -count=1 -timeout 15m ./...
 
 .PHONY: slow
-slow: ## Name the packages whose tests take over ten seconds in the inner loop
+slow: ## List the packages whose tests take over ten seconds in the inner loop
 	tools/slow 10 $(PKGS)
 
 .PHONY: check
@@ -63,16 +63,16 @@ web: ## Check and build the console of web/ into internal/webui/dist (needs npm;
 	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run schema && npm run notices && npm run check && npm run build
 
 .PHONY: pictures
-pictures: ## Take the pictures of the README and the docs anew (needs Chromium)
+pictures: ## Retake the screenshots of the README and the docs (needs Chromium)
 	cd e2e && GATEHOUSE_E2E_DOCS=$(CURDIR)/docs/images $(GO) test -count=1 -run '^TestPictures$$' ./...
 
 .PHONY: docs
-docs: ## Regenerate docs/configuration.md and the golden OpenAPI document
+docs: ## Regenerate docs/configuration.md, docs/permissions.md and the golden OpenAPI document
 	$(GO) test ./internal/app -run TestConfigurationReference -update
 	$(GO) test ./internal/api -run Document -update
 
 .PHONY: notices
-notices: ## Renew THIRD_PARTY_NOTICES.md from the modules that the binary is made of
+notices: ## Regenerate THIRD_PARTY_NOTICES.md from the modules in the binary
 	cd tools && $(GO) build -o ../$(BIN)/notices ./notices
 	$(BIN)/notices > THIRD_PARTY_NOTICES.md
 

@@ -28,18 +28,18 @@ func checkSQL(t *testing.T, files []source) {
 }
 
 // ownClock is the lowest layer whose packages may read the clock.
-const ownClock = "parts of the faces"
+const ownClock = "parts of the front ends"
 
 // checkClock keeps the clock out of the packages that decide and store: the time
 // comes in as a field, so that tests and replays can set it.
 func checkClock(t *testing.T, files []source) {
 	floor := floors(t)
-	faces := slices.IndexFunc(layers, func(l layer) bool { return l.name == ownClock })
-	if faces < 0 {
+	lowest := slices.IndexFunc(layers, func(l layer) bool { return l.name == ownClock })
+	if lowest < 0 {
 		t.Fatalf("no layer is named %q", ownClock)
 	}
 	for _, s := range files {
-		if s.test || floor[s.dir] >= faces || !strings.HasPrefix(s.dir, "internal/") {
+		if s.test || floor[s.dir] >= lowest || !strings.HasPrefix(s.dir, "internal/") {
 			continue
 		}
 		measured := slices.Contains([]string{"internal/worker", "internal/cache", "internal/cache/cachetest", "internal/db", "internal/db/dbtest", "internal/outbound", "internal/spool"}, s.dir)

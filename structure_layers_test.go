@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// layer is one floor of the house.
+// layer is a set of packages that do not import each other.
 type layer struct {
 	name     string
 	packages []string
 }
 
-// layers are all packages, from the ground up. A package imports only from layers
-// below its own, never from its own. A package that does not fit gets a new layer
-// between two others: nothing has a number. ARCHITECTURE.md says what each package is.
+// layers lists all packages, from the lowest layer to the highest. A package imports only from
+// layers below its own. If a package fits nowhere, add a layer: layers have no numbers.
+// ARCHITECTURE.md says what each package is.
 var layers = []layer{
-	{"errors", []string{
+	{"foundation and test helpers", []string{
 		"internal/blob/s3test",
 		"internal/dnstest",
 		"internal/fault",
@@ -24,7 +24,7 @@ var layers = []layer{
 		"internal/fulltest",
 		"internal/totptest",
 	}},
-	{"plain tools, which know nothing of gatehouse", []string{
+	{"general-purpose packages", []string{
 		"docs",
 		"internal/audit/digest",
 		"internal/classify",
@@ -43,7 +43,7 @@ var layers = []layer{
 		"internal/template",
 		"internal/truncate",
 	}},
-	{"stores and wires", []string{
+	{"storage and network", []string{
 		"internal/cache",
 		"internal/db",
 		"internal/lane",
@@ -52,7 +52,7 @@ var layers = []layer{
 		"internal/tally",
 		"internal/tracing",
 	}},
-	{"on the stores", []string{
+	{"storage services", []string{
 		"internal/audit/stats",
 		"internal/blob",
 		"internal/cache/cachetest",
@@ -68,54 +68,54 @@ var layers = []layer{
 	{"values", []string{
 		"internal/rego/value",
 	}},
-	{"targets, masks, shapes of modules, explanations as values", []string{
+	{"targets, masks, module shapes, explanations", []string{
 		"internal/rego/masking",
 		"internal/rego/reason",
 		"internal/rego/shape",
 		"internal/rego/target",
 	}},
-	{"what an evaluation may use", []string{
+	{"what an evaluation uses", []string{
 		"internal/audit/actor",
 		"internal/pip/source",
 		"internal/redact",
 		"internal/rego/eval",
 		"internal/room",
 	}},
-	{"built-ins of the language", []string{
+	{"built-in functions", []string{
 		"internal/rego/builtin",
 	}},
-	{"evaluators of values", []string{
+	{"evaluators", []string{
 		"internal/rego/native",
 		"internal/rego/oracle",
 	}},
-	{"explanations of one module", []string{
+	{"explanations of a module", []string{
 		"internal/rego/why",
 	}},
 	{"the language of controls", []string{
 		"internal/rego/lang",
 	}},
-	{"the decision point", []string{
+	{"the PDP", []string{
 		"internal/rego",
 	}},
-	{"around the decision point", []string{
+	{"around the PDP", []string{
 		"internal/hint",
 		"internal/rego/bundle",
 		"internal/rego/explain",
 	}},
-	{"uses of explanations", []string{
+	{"test suites and replay", []string{
 		"internal/rego/suite",
 		"internal/rerun",
 	}},
-	{"on those", []string{
+	{"controls as files", []string{
 		"internal/controlfile",
 	}},
-	{"the killable process", []string{
+	{"worker process", []string{
 		"internal/worker",
 	}},
-	{"records", []string{
+	{"audit log", []string{
 		"internal/audit",
 	}},
-	{"readers of the records", []string{
+	{"readers of the audit log", []string{
 		"internal/audit/follow",
 	}},
 	{"what a tenant owns", []string{
@@ -126,11 +126,11 @@ var layers = []layer{
 		"internal/user",
 		"internal/webhook",
 	}},
-	{"what people prove", []string{
+	{"sign-in factors", []string{
 		"internal/factor",
 		"internal/guess",
 	}},
-	{"who asks, what is decided", []string{
+	{"credentials, controls, decisions", []string{
 		"internal/access",
 		"internal/alert",
 		"internal/auth",
@@ -158,11 +158,11 @@ var layers = []layer{
 		"internal/telemetry",
 		"internal/vendor",
 	}},
-	{"on those uses", []string{
+	{"editors and reports", []string{
 		"internal/ide",
 		"internal/report",
 	}},
-	{"parts of the kit of the API", []string{
+	{"parts of the API framework", []string{
 		"internal/rest/bind",
 		"internal/rest/edition",
 		"internal/rest/errorform",
@@ -171,7 +171,7 @@ var layers = []layer{
 		"internal/rest/schema",
 		"internal/rest/site",
 	}},
-	{"the kit of the API", []string{
+	{"API framework", []string{
 		"internal/rest",
 		"internal/rest/resttest",
 	}},
@@ -195,7 +195,7 @@ var layers = []layer{
 	{"the data plane: masks", []string{
 		"internal/enforce/mask",
 	}},
-	{"the data plane: what builds on messages", []string{
+	{"the data plane: uses of messages", []string{
 		"internal/enforce/journal",
 		"internal/enforce/session",
 		"internal/enforce/uplink",
@@ -214,11 +214,11 @@ var layers = []layer{
 		"internal/enforce/judge",
 		"internal/enforce/status",
 	}},
-	{"the data plane: what becomes of a verdict", []string{
+	{"the data plane: uses of a verdict", []string{
 		"internal/enforce/record",
 		"internal/enforce/refuse",
 	}},
-	{"the data plane: what answers pass through", []string{
+	{"the data plane: masked bodies", []string{
 		"internal/enforce/maskbody",
 	}},
 	{"the data plane: MCP", []string{
@@ -227,13 +227,13 @@ var layers = []layer{
 	{"the data plane: to the application", []string{
 		"internal/enforce/relay",
 	}},
-	{"the data plane: beside the traffic", []string{
+	{"the data plane: shadow decisions", []string{
 		"internal/enforce/shadow",
 	}},
-	{"the data plane: for proxies that ask", []string{
+	{"the data plane: other proxies", []string{
 		"internal/enforce/gateway",
 	}},
-	{"parts of the faces", []string{
+	{"parts of the front ends", []string{
 		"internal/api/bridge",
 		"internal/api/connect",
 		"internal/api/controls",
@@ -250,7 +250,7 @@ var layers = []layer{
 		"internal/devdocs",
 		"internal/webui",
 	}},
-	{"faces", []string{
+	{"front ends", []string{
 		"internal/api",
 		"internal/cli",
 		"internal/enforce",

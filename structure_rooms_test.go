@@ -26,7 +26,7 @@ func checkRooms(t *testing.T, files []source) {
 				continue
 			}
 			if segment := firstSegment(p); s.name != segment+".go" && !strings.HasPrefix(s.name, segment+"_") {
-				t.Errorf("%s/%s registers %s, which belongs into %s.go or %s_<topic>.go", s.dir, s.name, p, segment, segment)
+				t.Errorf("%s/%s registers %s, which belongs in %s.go or %s_<topic>.go", s.dir, s.name, p, segment, segment)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // devCommand starts the whole product on this machine, with an example.
 type devCommand struct {
 	app.Config
-	Ports app.DevPorts `embed:"" prefix:"dev-"`
+	Ports app.DevAddresses `embed:"" prefix:"dev-"`
 }
 
 // Run serves until the context ends.

@@ -41,7 +41,7 @@ func (e *Evaluator) Run(ctx context.Context) {
 		}
 		some, err := e.evaluateTenant(ctx, tenant)
 		if err != nil && ctx.Err() == nil {
-			e.Logger.Warn("alert rules: a tenant was skipped", "tenant", tenant, "error", err)
+			e.Logger.Warn("alert rules of a tenant were not evaluated", "tenant", tenant, "error", err)
 		}
 		if some || err != nil {
 			agenda.Schedule(tenant, e.Now().Add(-lag).Truncate(time.Minute).Add(time.Minute+lag))

@@ -70,14 +70,14 @@ func (s *Service) Run(ctx context.Context) {
 	if !s.looked {
 		all, err := s.Stores.Tenants(ctx)
 		if err != nil {
-			s.Logger.Warn("anomalies: the tenants cannot be listed", "error", err)
+			s.Logger.Warn("the tenants cannot be listed; anomalies are not detected", "error", err)
 			return
 		}
 		tenants, s.looked = all, true
 	}
 	for _, t := range tenants {
 		if err := s.Detect(ctx, t); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("anomalies: a tenant was skipped", "tenant", t, "error", err)
+			s.Logger.Warn("anomalies of a tenant were not detected", "tenant", t, "error", err)
 		}
 	}
 }
@@ -206,6 +206,6 @@ func (s *Service) Forget(ctx context.Context) {
 		err = errors.Join(err, s.Stores.Write(ctx, t, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keep)) }))
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Logger.Warn("anomalies: old ones could not be removed", "error", err)
+		s.Logger.Warn("old anomalies could not be removed", "error", err)
 	}
 }

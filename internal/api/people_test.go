@@ -46,7 +46,7 @@ func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
 	must(t, err)
 	tenants := &tenant.Service{Stores: c, Now: now, BaseDomain: "gate.example", Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
-	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released}
+	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts}
 	svc, err := auth.New(ctx, auth.Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
 	})

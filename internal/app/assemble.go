@@ -249,7 +249,7 @@ func (p *parts) setUpPeople(ctx context.Context) error {
 	}
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
-		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
+		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.UpdateUsageAlerts,
 		Revoke:      auth.RevokeUser,
 		ForgetHooks: []func(context.Context, *db.Tx, scope.Actor) error{rest.ForgetAnswers, ide.Forget, simulator.RemoveActor, scim.Forget},
 	}
@@ -257,7 +257,7 @@ func (p *parts) setUpPeople(ctx context.Context) error {
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, Logger: p.log, NewID: newID, Random: rand.Reader,
 		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blindTime(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
-		Holders:      auth.Holders{scope.Vendor: vendor.Find, scope.Directory: scim.Holder, scope.Agent: agent.Holder},
+		Holders:      auth.Holders{scope.Vendor: vendor.Holder, scope.Directory: scim.Holder, scope.Agent: agent.Holder},
 		PasswordsOff: signon.PasswordsDisabled, PasswordsOn: signon.EnablePasswords,
 	})
 	if err != nil {
@@ -350,7 +350,7 @@ func (p *parts) decide(context.Context) error {
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Tally:    p.metrics.Tally,
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
-		KeepsInput: p.audit.KeepsInput, Panics: p.panics, Cache: cached, Traced: p.tracing.Decided(),
+		KeepsInput: p.audit.TakeInputQuota, Panics: p.panics, Cache: cached, Traced: p.tracing.Decided(),
 	}
 	p.decisions.Share.Weight = p.shareOf
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}

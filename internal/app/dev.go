@@ -21,9 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// DevPorts are the addresses of the processes that `gatehouse dev` starts in addition to the
-// server.
-type DevPorts struct {
+// DevAddresses are the addresses on which `gatehouse dev` listens, besides the server's.
+type DevAddresses struct {
 	Sandbox     string `default:"127.0.0.1:8081" env:"GATEHOUSE_DEV_SANDBOX" help:"Address of the sandbox bouncer."`
 	Production  string `default:"127.0.0.1:8082" env:"GATEHOUSE_DEV_PRODUCTION" help:"Address of the production bouncer."`
 	Application string `default:"127.0.0.1:8083" env:"GATEHOUSE_DEV_APPLICATION" help:"Address of the demo application."`
@@ -37,7 +36,7 @@ type devState struct {
 
 // RunDev runs the server, a sandbox bouncer, a production bouncer, and a demo application in this
 // process until the context ends. The first start creates an example; later starts keep the data.
-func RunDev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
+func RunDev(ctx context.Context, cfg Config, ports DevAddresses, version string, out io.Writer) error {
 	cfg.Demo = true
 	cfg.StopDelay = 0 // there is no load balancer to wait for
 	if err := cfg.Check(); err != nil {
@@ -92,7 +91,7 @@ func RunDev(ctx context.Context, cfg Config, ports DevPorts, version string, out
 }
 
 // devParts creates the example and starts everything except the server.
-func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password string, launch func(string, func(context.Context) error)) error {
+func devParts(ctx context.Context, cfg Config, ports DevAddresses, version, password string, launch func(string, func(context.Context) error)) error {
 	state, err := devSeed(ctx, cfg, ports, password)
 	if err != nil {
 		return err
@@ -201,7 +200,7 @@ func (s *server) signInLink(ctx context.Context) (string, error) {
 	return s.cfg.URL() + "/login#link=" + secret, nil
 }
 
-func printWelcome(out io.Writer, cfg Config, ports DevPorts, version, password, link string) {
+func printWelcome(out io.Writer, cfg Config, ports DevAddresses, version, password, link string) {
 	if link != "" {
 		fmt.Fprintf(out, "\nOpen the console, signed in (works once, for %d minutes, on this machine):\n\n  %s\n", linkLife/time.Minute, link)
 	}

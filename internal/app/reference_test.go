@@ -28,7 +28,7 @@ func TestConfigurationReference(t *testing.T) {
 	b.WriteString("A variable that begins with `GATEHOUSE_` and that no command reads causes a warning when a server or bouncer starts, with the closest known name.\n")
 	section(&b, "Server", "`gatehouse server`, `gatehouse dev`, and the operator's commands", reflect.TypeFor[Config]())
 	section(&b, "Bouncer", "`gatehouse bouncer`", reflect.TypeFor[BouncerConfig]())
-	section(&b, "Development", "`gatehouse dev`, beside the server's", reflect.TypeFor[DevPorts]())
+	section(&b, "Development", "`gatehouse dev`, beside the server's", reflect.TypeFor[DevAddresses]())
 	if *update {
 		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

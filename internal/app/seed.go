@@ -56,7 +56,7 @@ func payrollTests() []object {
 }
 
 // devSeed creates the example through the API, as a user would, on the first start.
-func devSeed(ctx context.Context, cfg Config, ports DevPorts, password string) (devState, error) {
+func devSeed(ctx context.Context, cfg Config, ports DevAddresses, password string) (devState, error) {
 	path := filepath.Join(cfg.DataDir, devStateFile)
 	state, seeded, err := readState(path)
 	if err != nil || seeded {

@@ -185,7 +185,7 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-// appendString appends s as a JSON string. It replaces invalid UTF-8 by U+FFFD, and NUL too,
+// appendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD, and NUL too,
 // because PostgreSQL cannot store NUL in a text.
 func appendString(dst []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {

@@ -72,9 +72,9 @@ func (ks *inputQuotas) of(tenant scope.TenantID) *inputQuota {
 	return next[tenant]
 }
 
-// KeepsInput reports whether the input of a decision at level basic, made at now, is stored for
+// TakeInputQuota reports whether the input of a decision at level basic, made at now, is stored for
 // replay; the caller then sets Decision.Input. Each call counts as one decision.
-func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
+func (l *DecisionLog) TakeInputQuota(tenant scope.TenantID, now time.Time) bool {
 	if l.cfg.Kept == nil {
 		return false
 	}

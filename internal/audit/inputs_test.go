@@ -139,20 +139,20 @@ func wantStoredInputs(t *testing.T, l *DecisionLog, want int64) {
 }
 
 // TestInputsOff: if a tenant switches inputs off, new ones are not stored, including those of
-// bouncers, and stored ones are removed. KeepsInput returns false from the first shipped record on.
+// bouncers, and stored ones are removed. TakeInputQuota returns false from the first shipped record on.
 func TestInputsOff(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		kept := Kept{For: time.Hour, Rows: 1000, Bytes: 1 << 20}
 		l := inputLog(t, c, &kept, at(noon))
-		if !l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Fatal("KeepsInput = false at first, want true")
+		if !l.TakeInputQuota(scope.DefaultTenant, noon) {
+			t.Fatal("TakeInputQuota = false at first, want true")
 		}
 		ship(t, l, withInputs(0, 4, noon)...)
 		wantStoredInputs(t, l, 2)
 		kept.Off = true
 		ship(t, l, withInputs(4, 4, noon)...)
-		if l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Error("KeepsInput = true after the tenant switched inputs off, want false")
+		if l.TakeInputQuota(scope.DefaultTenant, noon) {
+			t.Error("TakeInputQuota = true after the tenant switched inputs off, want false")
 		}
 		must(t, errOf(l.Ingest(context.Background(), scope.DefaultTenant, withInputs(8, 4, noon))))
 		if _, inputs := recordedInputs(t, l, Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)}, 10); len(inputs) != 2 {
@@ -162,8 +162,8 @@ func TestInputsOff(t *testing.T) {
 		wantStoredInputs(t, l, 0)
 		kept.Off = false
 		ship(t, l, withInputs(12, 4, noon)...)
-		if !l.KeepsInput(scope.DefaultTenant, noon) {
-			t.Error("KeepsInput = false after the tenant switched inputs on, want true")
+		if !l.TakeInputQuota(scope.DefaultTenant, noon) {
+			t.Error("TakeInputQuota = false after the tenant switched inputs on, want true")
 		}
 	})
 }

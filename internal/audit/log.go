@@ -228,7 +228,7 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 		if err := ctx.Err(); err != nil {
 			return refused, err
 		}
-		if len(ds[i].Input) > 0 && LevelOf(string(ds[i].AuditLevel)) == Basic && !l.KeepsInput(tenant, l.cfg.Now()) {
+		if len(ds[i].Input) > 0 && LevelOf(string(ds[i].AuditLevel)) == Basic && !l.TakeInputQuota(tenant, l.cfg.Now()) {
 			ds[i].Input = nil
 		}
 		if id := ds[i].DecisionID; id == "" || len(id) > maxID {
@@ -291,7 +291,7 @@ func clip(s string) string {
 	return truncate.Text(s, maxText, "…")
 }
 
-// bounded replaces a document that is too large by a note with its size.
+// bounded replaces a document that is too large with a note with its size.
 func bounded(doc json.RawMessage) json.RawMessage {
 	if len(doc) <= maxDocument {
 		return doc

@@ -208,7 +208,7 @@ func TestBouncersToken(t *testing.T) {
 	if me, err := r.Me(ctx, sc); err != nil || me.CreatedAt.Unix() != 1e9 || me.UpdatedAt.Unix() != 2e9 || me.Permissions == nil {
 		t.Errorf("Me of bouncer 7 = %+v, %v, want its two times and no permissions", me, err)
 	}
-	if _, err := r.Portal(ctx, sc, nil); !fault.Is(err, fault.Forbidden) {
+	if _, err := r.IssuePortalToken(ctx, sc, nil); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("Portal for a bouncer: got %v, want forbidden", err)
 	}
 }

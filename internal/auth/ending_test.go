@@ -21,7 +21,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 		for range 6 {
 			r.clock.pass(TokenLife/6 - time.Second)
 			sc, _ := r.try(Credential{Bearer: token})
-			g, err := r.Portal(ctx, sc, nil)
+			g, err := r.IssuePortalToken(ctx, sc, nil)
 			must(t, err)
 			if rest := began.Add(TokenLife).Sub(r.clock.Now()); time.Duration(g.ExpiresIn)*time.Second > rest {
 				t.Fatalf("a token made %s after the sign-in lives %d s, want at most %s", r.clock.Now().Sub(began), g.ExpiresIn, rest)

@@ -50,7 +50,7 @@ func newReplica(t testing.TB, c *db.Cluster, clk *clock) *replica {
 	tenants := &tenant.Service{Stores: c, Now: clk.Now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
 	must(t, err)
-	people := &user.Service{Stores: c, Hasher: hasher, Now: clk.Now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released}
+	people := &user.Service{Stores: c, Hasher: hasher, Now: clk.Now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts}
 	s, err := New(context.Background(), Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box(t), Now: clk.Now, NewID: uuid.NewString, Random: rand.Reader,
 	})

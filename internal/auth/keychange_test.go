@@ -24,7 +24,7 @@ func TestChangeOfAKey(t *testing.T) {
 		clk := here.clock
 		k := here.createKey(scope.DefaultTenant, "policies:write", "users:read")
 		caller, _ := here.try(Credential{APIKey: k.Key})
-		g, err := here.Portal(ctx, caller, nil)
+		g, err := here.IssuePortalToken(ctx, caller, nil)
 		must(t, err)
 		may := func(r *replica, what string, p scope.Permission, want bool) {
 			t.Helper()

@@ -136,7 +136,7 @@ func TestLifeOfAKey(t *testing.T) {
 			t.Errorf("after two rotations the requests count for key %q, %v, want %q", who.KeyID, err, k.ID)
 		}
 		as, _ := r.try(Credential{APIKey: last.Key})
-		token, err := r.Portal(ctx, as, nil)
+		token, err := r.IssuePortalToken(ctx, as, nil)
 		must(t, err)
 		if _, who, err := r.Authenticate(ctx, Credential{Bearer: token.AccessToken}); err != nil || who.KeyID != k.ID {
 			t.Errorf("requests of a rotated key's token count for key %q, %v, want %q", who.KeyID, err, k.ID)

@@ -19,10 +19,10 @@ import (
 )
 
 // Proof is what a person signs in with: a name and a password, and a code if the person has a
-// second factor. Or the code for a challenge, which replaces the name and the password.
+// second factor. A challenge replaces the name and the password.
 type Proof struct {
 	Username, Password string
-	// Code is one of the person's authenticator app, or a recovery code.
+	// Code is a code from the authenticator app, or a recovery code.
 	Code string
 	// Challenge comes from an earlier sign-in with a correct password.
 	Challenge string
@@ -248,7 +248,7 @@ func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantI
 		return err
 	}
 	now := s.Now()
-	if err := guess.PutPlace(ctx, tx, u.ID, in.Network, now); err != nil {
+	if err := guess.RecordNetwork(ctx, tx, u.ID, in.Network, now); err != nil {
 		return err
 	}
 	if err := user.RecordSignIn(ctx, tx, u.ID, now, in.rehash); err != nil {
@@ -338,7 +338,7 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		if err != nil {
 			return Grant{}, err
 		}
-		g, err := s.Portal(ctx, caller, scopes)
+		g, err := s.IssuePortalToken(ctx, caller, scopes)
 		if fault.Is(err, fault.Forbidden) {
 			err = fault.New(fault.BadRequest, "invalid_scope", "the key does not hold a requested scope")
 		}

@@ -21,7 +21,7 @@ func TestTokensOfABrowser(t *testing.T) {
 		sc, _ := here.try(Credential{Cookie: in.Cookie})
 		grant := func(sc scope.Scope) Credential {
 			t.Helper()
-			g, err := here.Portal(ctx, sc, nil)
+			g, err := here.IssuePortalToken(ctx, sc, nil)
 			must(t, err)
 			return Credential{Bearer: g.AccessToken}
 		}
@@ -48,7 +48,7 @@ func TestTokensOfABrowser(t *testing.T) {
 		clk.pass(10 * time.Minute)
 		both("25 minutes after their use", "401", true)
 		here.want("the session", Credential{Cookie: in.Cookie}, "401")
-		if _, err := here.Portal(ctx, child, nil); err == nil {
+		if _, err := here.IssuePortalToken(ctx, child, nil); err == nil {
 			here.want("a token that was renewed afterwards", grant(child), "401")
 		}
 	})

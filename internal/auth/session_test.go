@@ -136,7 +136,7 @@ func TestBrowserEnds(t *testing.T) {
 			if got != "ok" || sc.Session != b.Session.ID || sc.Tenant != dbtest.Second {
 				t.Fatalf("%s: the cookie gives %s, %+v, want the session %s", what, got, sc, b.Session.ID)
 			}
-			g, err := r.Portal(ctx, sc, nil)
+			g, err := r.IssuePortalToken(ctx, sc, nil)
 			must(t, err)
 			r.want(what+": the session's token before", Credential{Bearer: g.AccessToken}, "ok")
 			if err := end(ctx, r, u, sc, b); err != nil {
@@ -173,7 +173,7 @@ func TestOwnSessions(t *testing.T) {
 		first := r.signInBrowser(scope.DefaultTenant, "alice")
 		r.clock.pass(time.Minute)
 		alice, _ := r.try(Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")})
-		if _, err := r.Portal(ctx, alice, nil); err != nil { // not a sign-in
+		if _, err := r.IssuePortalToken(ctx, alice, nil); err != nil { // not a sign-in
 			t.Fatal(err)
 		}
 		r.clock.pass(time.Minute)

@@ -192,10 +192,10 @@ func parsePermissions(scopes []string) []scope.Permission {
 	return user.Imply(out)
 }
 
-// Portal returns a token for the caller, valid for an hour and for what the caller may do
+// IssuePortalToken returns a token for the caller, valid for an hour and for what the caller may do
 // now, limited to scopes if there are any. A token made by a session ends with that session
 // at the latest.
-func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (Grant, error) {
+func (s *Service) IssuePortalToken(ctx context.Context, sc scope.Scope, scopes []string) (Grant, error) {
 	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
 	if sc.EnvBound {
 		ss.Env = sc.Env

@@ -160,7 +160,7 @@ func TestPortalToken(t *testing.T) {
 		r.createUser(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
 		login := r.signIn(scope.DefaultTenant, "alice")
 		alice, _, _ := r.Authenticate(ctx, Credential{Bearer: login})
-		g, err := r.Portal(ctx, alice, []string{"policies:read"})
+		g, err := r.IssuePortalToken(ctx, alice, []string{"policies:read"})
 		if err != nil || g.ExpiresIn != 3600 || g.TokenType != "bearer" || g.Scope != "policies:read" {
 			t.Fatalf("Portal = %+v, %v", g, err)
 		}
@@ -168,10 +168,10 @@ func TestPortalToken(t *testing.T) {
 		if !sc.Permissions.Has("policies:read") || sc.Permissions.Has("policies:write") || sc.Permissions.Has("resources:read") {
 			t.Errorf("permissions of the narrow token = %v, want policies:read", sc.Permissions)
 		}
-		if _, err := r.Portal(ctx, sc, []string{"policies:write"}); code(err) != "403" {
+		if _, err := r.IssuePortalToken(ctx, sc, []string{"policies:write"}); code(err) != "403" {
 			t.Errorf("Portal of a narrow token for more: got %v, want 403", err)
 		}
-		again, err := r.Portal(ctx, sc, nil)
+		again, err := r.IssuePortalToken(ctx, sc, nil)
 		must(t, err)
 		if sc, _ := r.try(Credential{Bearer: again.AccessToken}); sc.Permissions.Has("policies:write") {
 			t.Error("a token made from the narrow token has policies:write")

@@ -61,7 +61,7 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 		return Decision{}, err
 	}
 	var out Decision
-	err = s.Decisions.DecideSeveral(ctx, sc, set, []*rego.Request{req}, s.Subject, func(_ int, d *rego.Decision) bool {
+	err = s.Decisions.DecideBatch(ctx, sc, set, []*rego.Request{req}, s.Subject, func(_ int, d *rego.Decision) bool {
 		out = answer(d, req, explains(p))
 		return true
 	})
@@ -100,7 +100,7 @@ func (s *Service) Evaluations(ctx context.Context, sc scope.Scope, body value.Va
 		}
 		requests[i], wrong[i] = request(set, p)
 	}
-	err = s.Decisions.DecideSeveral(ctx, sc, set, requests, s.Subject, func(i int, d *rego.Decision) bool {
+	err = s.Decisions.DecideBatch(ctx, sc, set, requests, s.Subject, func(i int, d *rego.Decision) bool {
 		a := refused(wrong[i])
 		if d != nil {
 			a = answer(d, requests[i], explain[i])

@@ -92,7 +92,7 @@ func (s *Service) try(ctx context.Context, sc scope.Scope, set *rego.Set, what s
 		i++
 	}
 	var failed error
-	err := s.Decisions.Try(ctx, sc, set, s.Subject, func() *rego.Request {
+	err := s.Decisions.DecideUnrecorded(ctx, sc, set, s.Subject, func() *rego.Request {
 		if i == len(names) || len(out.Results) == limit {
 			return nil
 		}

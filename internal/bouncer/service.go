@@ -225,7 +225,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := remove(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := s.Tenants.Released(ctx, tx, tenant.Bouncers); err != nil {
+		if err := s.Tenants.UpdateUsageAlerts(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
 		for _, kind := range []string{tenant.BouncerDisconnected, tenant.BouncerTrouble} {

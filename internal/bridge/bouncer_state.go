@@ -65,7 +65,9 @@ func newBouncerState(id int64) *bouncerState {
 	return &bouncerState{id: id, changed: make(chan struct{})}
 }
 
-func (bs *bouncerState) hasToken(token string) bool {
+// useToken reports whether a request has the token of the bouncer. The first such request ends the
+// wait for a new token.
+func (bs *bouncerState) useToken(token string) bool {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	known := bs.token == token

@@ -94,7 +94,7 @@ func (e *environment) bouncerState(ctx context.Context, id int64, token string) 
 		d, served := e.states[id], e.served
 		e.mu.Unlock()
 		switch {
-		case d != nil && served && d.hasToken(token):
+		case d != nil && served && d.useToken(token):
 			return d, nil
 		case try > 0 && !served:
 			return nil, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active").With("tenant_id", string(e.tenant))

@@ -87,10 +87,10 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}, nil
 }
 
-// DecideOpen is Evaluate for other protocols. Controls can read all members of the input, not only
+// DecideAnyInput is Evaluate for other protocols. Controls can read all members of the input, not only
 // the four parts. It returns the decision, its id, and the request for access that may follow it
 // (nil if none).
-func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, *RequestAccess, error) {
+func (s *Service) DecideAnyInput(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, *RequestAccess, error) {
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 	if err != nil {
 		return rego.Decision{}, "", nil, err

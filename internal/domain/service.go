@@ -45,7 +45,7 @@ func (s *Service) target(id scope.TenantID) string {
 
 // List returns the tenant's domains, the default one first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) ([]Domain, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return nil, err
 	}
 	rows, err := db.Read(ctx, s.Stores, id, func(tx *db.Tx) ([]record, error) { return selectDomains(ctx, tx) })
@@ -65,7 +65,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID) (
 
 // Get returns one domain of the tenant. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Domain, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
 	name = lookupName(name)
@@ -103,7 +103,7 @@ func lookupName(name string) string {
 // Add adds a domain, which is pending until it is verified. Faults: Invalid, Conflict if the tenant
 // has it already or another tenant has verified it, Forbidden beyond maxDomains.
 func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d Draft) (Domain, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
 	name, err := Normalize("/domain", d.Domain)
@@ -184,7 +184,7 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 
 // Update changes the members that were sent.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, name string, ch Change) (Domain, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
 	name = lookupName(name)
@@ -262,7 +262,7 @@ func (ch Change) sent() bool {
 // Remove removes a domain. Requests to it then belong to no tenant. Faults: NotFound, Conflict for
 // the default domain.
 func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Removal, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Removal{}, err
 	}
 	name = lookupName(name)
@@ -299,7 +299,7 @@ func (s *Service) Remove(ctx context.Context, sc scope.Scope, id scope.TenantID,
 // can be repeated. Faults: those of checkRecords, NotFound, Conflict if another tenant has verified the
 // domain.
 func (s *Service) Verify(ctx context.Context, sc scope.Scope, id scope.TenantID, name string) (Domain, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
 	before, err := s.Get(ctx, sc, id, name)

@@ -117,7 +117,7 @@ func (b *Bouncer) server() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: b.Handler(), ConnContext: wire.Mark, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		Handler: b.Handler(), ConnContext: wire.ConnContext, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWriteTimeout},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
@@ -176,7 +176,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		refusal = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer has no application; it answers only "+request.OwnPrefix+"auth")
 	}
 	if refusal == nil {
-		refusal = in.Admit(r, st.Settings)
+		refusal = in.Validate(r, st.Settings)
 	}
 	if refusal != nil {
 		b.count.Refused.Add(1)

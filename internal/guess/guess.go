@@ -106,7 +106,7 @@ func Load(ctx context.Context, tx *db.Tx, ip, name string, now time.Time) (Guess
 			return g, err
 		}
 	}
-	g.Familiar, err = isPlace(ctx, tx, u.ID, g.Network, now.Add(-placesKept))
+	g.Familiar, err = hasSignedInFrom(ctx, tx, u.ID, g.Network, now.Add(-placesKept))
 	return g, err
 }
 

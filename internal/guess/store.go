@@ -51,14 +51,14 @@ func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
 	return err
 }
 
-// isPlace reports whether a person has signed in from a network since a time.
-func isPlace(ctx context.Context, tx *db.Tx, userID, network string, since time.Time) (bool, error) {
+// hasSignedInFrom reports whether a person has signed in from a network since a time.
+func hasSignedInFrom(ctx context.Context, tx *db.Tx, userID, network string, since time.Time) (bool, error) {
 	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM login_places WHERE user_id = $1 AND network = $2 AND at >= $3`, userID, network, since)
 	return n > 0, err
 }
 
-// PutPlace records that a person signed in from a network, and deletes old records.
-func PutPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
+// RecordNetwork records that a person signed in from a network, and deletes old records.
+func RecordNetwork(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)
 	if err != nil {

@@ -235,7 +235,7 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 	ctx, cancel := context.WithTimeout(ctx, pushTime)
 	defer cancel()
 	var pause atomic.Int64 // in nanoseconds
-	ctx = outbound.Listen(ctx, func(r outbound.Response) {
+	ctx = outbound.WithReplyObserver(ctx, func(r outbound.Response) {
 		if !r.OK() {
 			pause.Store(int64(r.RetryAfter(s.Now(), longestPause)))
 		}
@@ -250,7 +250,7 @@ func (s *Service) push(ctx context.Context, it Integration, secrets map[string]s
 			a.tag = digest
 		}
 		if err != nil {
-			a.ResponseCode, a.Error = oci.Answer(err)
+			a.ResponseCode, a.Error = oci.Describe(err)
 		}
 		return digest, a
 	}

@@ -90,19 +90,10 @@ func (r *Runner) Run(ctx context.Context) error {
 // serve claims jobs of one tenant, starts them, and schedules the next check. The caller has taken
 // one slot.
 func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
-	n := 1
-	for n < perClaim {
-		select {
-		case r.slots <- struct{}{}:
-			n++
-			continue
-		default:
-		}
-		break
-	}
+	n := 1 + r.takeSlots(perClaim-1)
 	tasks, again, err := r.claim(ctx, tenant, n)
 	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
-		r.Logger.Warn("jobs: cannot be claimed", "tenant", tenant, "error", err)
+		r.Logger.Warn("jobs could not be claimed", "tenant", tenant, "error", err)
 		retry := r.Now().Add(2 * time.Second)
 		again = &retry
 	}
@@ -119,6 +110,18 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 			r.run(ctx, t)
 		})
 	}
+}
+
+// takeSlots takes up to limit free slots, and returns how many.
+func (r *Runner) takeSlots(limit int) int {
+	for n := range limit {
+		select {
+		case r.slots <- struct{}{}:
+		default:
+			return n
+		}
+	}
+	return limit
 }
 
 // claim claims up to n due jobs. It returns when to check again; nil means never.

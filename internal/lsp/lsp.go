@@ -220,7 +220,7 @@ func (s *Server) send(v any) {
 	s.out.Lock()
 	defer s.out.Unlock()
 	if err := writeFrame(s.w, v); err != nil {
-		s.Log.Debug("write", "error", err) // the editor has gone, so its input ends, too
+		s.Log.Debug("the editor's stream cannot be written", "error", err) // the editor has gone, so its input ends, too
 	}
 }
 

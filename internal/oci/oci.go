@@ -44,31 +44,31 @@ const (
 	PlainScheme = "oci+http://"
 )
 
-// Place is a tag in a repository of a registry.
-type Place struct {
+// Reference is a tag in a repository of a registry.
+type Reference struct {
 	tag   name.Tag
 	plain bool
 }
 
-// ErrPlace is the error for an address that is not a place.
+// ErrPlace is the error for an address that names no repository of a registry.
 var ErrPlace = errors.New("must be oci://registry/repository:tag")
 
-// Parse reads the address of a place: oci://registry[:port]/repository[:tag]. The default tag is
+// Parse reads the address of a reference: oci://registry[:port]/repository[:tag]. The default tag is
 // "latest".
-func Parse(address string) (Place, error) {
+func Parse(address string) (Reference, error) {
 	rest, plain := strings.CutPrefix(address, PlainScheme)
 	if !plain {
 		var ok bool
 		if rest, ok = strings.CutPrefix(address, Scheme); !ok {
-			return Place{}, ErrPlace
+			return Reference{}, ErrPlace
 		}
 	}
 	host, repository, _ := strings.Cut(rest, "/")
 	if host == "" || repository == "" || strings.ContainsAny(rest, "?#@%\\") {
-		return Place{}, ErrPlace
+		return Reference{}, ErrPlace
 	}
 	if clean := path.Clean("/" + repository); clean != "/"+repository {
-		return Place{}, ErrPlace
+		return Reference{}, ErrPlace
 	}
 	var options []name.Option
 	if plain { // otherwise the library speaks HTTP only to private addresses
@@ -78,13 +78,13 @@ func Parse(address string) (Place, error) {
 	// The library would read a host without a dot or a colon as a part of the repository, unless it
 	// is localhost.
 	if err != nil || tag.RegistryStr() != host && host != "docker.io" {
-		return Place{}, ErrPlace
+		return Reference{}, ErrPlace
 	}
-	return Place{tag, plain}, nil
+	return Reference{tag, plain}, nil
 }
 
 // URL returns the address of the registry.
-func (p Place) URL() string {
+func (p Reference) URL() string {
 	scheme := "https"
 	if p.plain {
 		scheme = "http"
@@ -112,7 +112,7 @@ func (l Login) Resolve(authn.Resource) (authn.Authenticator, error) { return l.a
 // Push stores a gzipped tar as an image with one layer, and moves the tag to it once it is
 // complete. It returns the digest of the image. It does not send blobs again that the registry has
 // already.
-func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []byte, annotations map[string]string) (digest string, err error) {
+func Push(ctx context.Context, via *outbound.Client, p Reference, l Login, data []byte, annotations map[string]string) (digest string, err error) {
 	image, err := imageOf(data, annotations)
 	if err != nil {
 		return "", err
@@ -129,7 +129,7 @@ func Push(ctx context.Context, via *outbound.Client, p Place, l Login, data []by
 }
 
 // optionsFor returns the options of calls of a registry. They do not retry, because the callers do.
-func optionsFor(ctx context.Context, via *outbound.Client, p Place, l Login) []remote.Option {
+func optionsFor(ctx context.Context, via *outbound.Client, p Reference, l Login) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
 		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
@@ -138,7 +138,7 @@ func optionsFor(ctx context.Context, via *outbound.Client, p Place, l Login) []r
 }
 
 // Current returns the digest of the image at a place; empty: there is none.
-func Current(ctx context.Context, via *outbound.Client, p Place, l Login) (digest string, err error) {
+func Current(ctx context.Context, via *outbound.Client, p Reference, l Login) (digest string, err error) {
 	at, err := remote.Head(p.tag, optionsFor(ctx, via, p, l)...)
 	if refused, ok := errors.AsType[*transport.Error](err); ok && refused.StatusCode == 404 {
 		return "", nil
@@ -155,7 +155,7 @@ var errNotStored = errors.New("oci: the registry does not have the image")
 // confirm checks that the registry has the image, because a proxy or a portal that answers
 // everything with 200 has not stored it. If the registry does not allow us to read, confirm assumes
 // that it has the image.
-func confirm(p Place, image v1.Hash, options []remote.Option) error {
+func confirm(p Reference, image v1.Hash, options []remote.Option) error {
 	_, err := remote.Get(p.tag.Context().Digest(image.String()), options...)
 	if err == nil {
 		return nil
@@ -174,7 +174,7 @@ func confirm(p Place, image v1.Hash, options []remote.Option) error {
 
 // Check asks a registry whether it would accept a push: it starts an upload and cancels it. If ctx
 // ends, Check returns its error.
-func Check(ctx context.Context, via *outbound.Client, p Place, l Login) error {
+func Check(ctx context.Context, via *outbound.Client, p Reference, l Login) error {
 	// The library cancels the upload in the background, so its context must outlive this call.
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	context.AfterFunc(work, cancel)
@@ -229,9 +229,9 @@ func (f file) MediaType() (types.MediaType, error) { return LayerType, nil }
 // not shown.
 var code = regexp.MustCompile(`^[A-Z_]{1,40}$`)
 
-// Answer describes why a registry refused a call: the HTTP status, and a text for people. The
+// Describe describes why a registry refused a call: the HTTP status, and a text for people. The
 // status is 0 if the registry did not answer.
-func Answer(err error) (status int, text string) {
+func Describe(err error) (status int, text string) {
 	refused, ok := errors.AsType[*transport.Error](err)
 	if errors.Is(err, errNotStored) {
 		return 0, "the registry accepted the bundle and does not have it: something else may answer in its place"

@@ -57,7 +57,7 @@ func newHouse(t *testing.T, door func(next http.Handler) http.Handler) *house {
 	return h
 }
 
-func (h *house) place(t *testing.T, rest string) Place {
+func (h *house) place(t *testing.T, rest string) Reference {
 	t.Helper()
 	p, err := Parse(strings.Replace(h.URL, "http://", PlainScheme, 1) + rest)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestLogin(t *testing.T) {
 		for does, err := range map[string]error{"push": err, "check": check} {
 			text := ""
 			if err != nil {
-				_, text = Answer(err)
+				_, text = Describe(err)
 			}
 			// The answer to a HEAD has no body.
 			if text != c.want && (does != "push" || text == "" || !strings.HasPrefix(c.want, text)) {
@@ -232,7 +232,7 @@ func TestGuard(t *testing.T) {
 	t.Cleanup(via.Close)
 	if _, err := Push(ctx, via, lured.place(t, "/org/policies"), Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil {
 		t.Error("pushed")
-	} else if status, text := Answer(err); status != 0 || text != "the registry could not be reached" {
+	} else if status, text := Describe(err); status != 0 || text != "the registry could not be reached" {
 		t.Errorf("%d %s", status, text)
 	}
 	if len(inner) > 0 {

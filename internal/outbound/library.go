@@ -21,26 +21,26 @@ type Bound struct {
 
 // Transport returns a transport for a library, for one task: its calls end with ctx.
 func (c *Client) Transport(ctx context.Context, b Bound) http.RoundTripper {
-	return &library{ctx: ctx, next: c.http.Transport, bound: b}
+	return &transport{ctx: ctx, next: c.http.Transport, bound: b}
 }
 
-// listener is the key of the function that a context carries for Listen.
-type listener struct{}
+// replyObserver is the key of the function that a context carries for WithReplyObserver.
+type replyObserver struct{}
 
-// Listen returns a context for Transport that has fn called with each reply, without its body: a
-// library does not pass on headers such as Retry-After. fn must be safe for concurrent use.
-func Listen(ctx context.Context, fn func(Response)) context.Context {
-	return context.WithValue(ctx, listener{}, fn)
+// WithReplyObserver returns a context with which Transport calls fn for each reply, without its body:
+// a library does not pass on headers such as Retry-After. fn must be safe for concurrent use.
+func WithReplyObserver(ctx context.Context, fn func(Response)) context.Context {
+	return context.WithValue(ctx, replyObserver{}, fn)
 }
 
-type library struct {
+type transport struct {
 	ctx   context.Context
 	next  http.RoundTripper
 	bound Bound
 }
 
 // RoundTrip implements http.RoundTripper. The call ends with the context of the task or its own.
-func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !l.bound.Plain {
 		if r.Body != nil {
 			_ = r.Body.Close()
@@ -55,7 +55,7 @@ func (l *library) RoundTrip(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	if notify, ok := l.ctx.Value(listener{}).(func(Response)); ok {
+	if notify, ok := l.ctx.Value(replyObserver{}).(func(Response)); ok {
 		notify(Response{Status: res.StatusCode, Header: res.Header})
 	}
 	res.Body = &endingBody{http.MaxBytesReader(nil, res.Body, l.bound.MaxReply), end}

@@ -44,7 +44,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 		if err := s.record(ctx, tx, sc, old, next, st); err != nil || old.DeletedAt != nil {
 			return err
 		}
-		return s.Tenants.Released(ctx, tx, tenant.Policies)
+		return s.Tenants.UpdateUsageAlerts(ctx, tx, tenant.Policies)
 	})
 	return at, err
 }

@@ -175,28 +175,33 @@ type gateResult struct {
 
 // checkGates checks whether a control may be promoted, before its transaction.
 func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gateResult, err error) {
-	if g.seen, err = s.stored(ctx, sc, id); err == nil {
-		err = promotable(g.seen, ifVersion)
+	if g.seen, err = s.stored(ctx, sc, id); err != nil {
+		return g, err
 	}
-	if err == nil {
-		err = s.MayPromote.Check(ctx, sc)
+	if err := promotable(g.seen, ifVersion); err != nil {
+		return g, err
 	}
-	if err == nil {
-		err = s.checkApproval(ctx, sc, pr.Approver)
+	if err := s.MayPromote.Check(ctx, sc); err != nil {
+		return g, err
+	}
+	if err := s.checkApproval(ctx, sc, pr.Approver); err != nil {
+		return g, err
 	}
 	next := g.seen
 	next.Environment = scope.Production // so that it is checked with the libraries of production
-	if err == nil && pr.Replace {
-		g.replaced, err = s.findReplaced(ctx, sc, next)
+	if pr.Replace {
+		if g.replaced, err = s.findReplaced(ctx, sc, next); err != nil {
+			return g, err
+		}
 	}
-	if err == nil {
-		err = s.checkLibrariesInProduction(ctx, sc, g.seen)
+	if err := s.checkLibrariesInProduction(ctx, sc, g.seen); err != nil {
+		return g, err
 	}
-	if err == nil {
-		err = s.checkTests(ctx, sc, next)
+	if err := s.checkTests(ctx, sc, next); err != nil {
+		return g, err
 	}
 	// A library only changes production's decisions if it replaces one.
-	if err == nil && s.Impact != nil && (g.seen.Kind == KindControl || len(g.replaced) > 0) {
+	if s.Impact != nil && (g.seen.Kind == KindControl || len(g.replaced) > 0) {
 		g.impact, err = s.Impact(ctx, sc, g.seen, g.replaced)
 	}
 	return g, err
@@ -272,7 +277,7 @@ func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) erro
 	return f.With("failures", failures).With("summary", report.Summary)
 }
 
-// moveLinks replaces the sandbox resource and bouncer by those of production.
+// moveLinks replaces the sandbox resource and bouncer with those of production.
 func (l *Links) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
 	if p.ResourceID != nil {
 		id, err := l.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)

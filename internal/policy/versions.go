@@ -144,14 +144,15 @@ func compare(a, b Version) Difference {
 // its ids are those of that environment.
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
 	old, err := s.storedVersion(ctx, sc, id, v)
-	if err == nil {
-		var next Policy
-		if next, err = s.stored(ctx, sc, id); err == nil {
-			next.RegoCode = old.RegoCode
-			err = s.checkCompiles(ctx, sc, next)
-		}
-	}
 	if err != nil {
+		return Policy{}, err
+	}
+	next, err := s.stored(ctx, sc, id)
+	if err != nil {
+		return Policy{}, err
+	}
+	next.RegoCode = old.RegoCode
+	if err := s.checkCompiles(ctx, sc, next); err != nil {
 		return Policy{}, err
 	}
 	st := step{verb: "restored", note: fmt.Sprintf("content of version %d", v), extra: map[string]any{"restored_version": v}}

@@ -165,7 +165,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, id scope.TenantID, 
 	if !sc.Platform {
 		return Deployment{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can move a tenant")
 	}
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Deployment{}, err
 	}
 	now := db.Stamp(s.Now())
@@ -231,7 +231,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, d *Deployment) error {
 
 // Get returns a deployment. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, deployment string) (Deployment, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Deployment{}, err
 	}
 	d, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Deployment, error) { return find(ctx, tx, id, deployment) })
@@ -243,7 +243,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID, de
 
 // List returns a page of a tenant's deployments, newest first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, id scope.TenantID, skip, limit int) (Page, error) {
-	if err := s.Tenants.Visible(ctx, sc, id); err != nil {
+	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Page{}, err
 	}
 	p, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Page, error) { return page(ctx, tx, id, skip, limit) })

@@ -304,7 +304,7 @@ func foldSegment(s string) string {
 	return strings.TrimLeft(strings.TrimRight(plusAsSpace(cutSegment(s)), trimmedEnd), whiteSpace)
 }
 
-// plusAsSpace replaces each plus by a space, as servers do that decode a path like a form.
+// plusAsSpace replaces each plus with a space, as servers do that decode a path like a form.
 func plusAsSpace(s string) string { return strings.ReplaceAll(s, "+", " ") }
 
 // withoutFormat returns a folded path without the suffix that some servers take for the format of

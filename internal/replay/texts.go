@@ -60,7 +60,7 @@ func (p *plan) mix(st state) int {
 		}
 		cand[c.id] = at
 	}
-	p.spec.Mixes = append(p.spec.Mixes, rerun.Mix{Baseline: byID(st.active), Candidate: byID(cand)})
+	p.spec.Mixes = append(p.spec.Mixes, rerun.ControlLists{Baseline: byID(st.active), Candidate: byID(cand)})
 	return len(p.spec.Mixes) - 1
 }
 

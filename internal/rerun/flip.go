@@ -9,7 +9,7 @@ import (
 )
 
 // recordFlip finds the rule behind a flip, and keeps the flip as a sample while there is room.
-func (m *Machine) recordFlip(ctx context.Context, p *Part, r *record, s *sides, req *rego.Request, opt rego.Options, o outcome) {
+func (m *Machine) recordFlip(ctx context.Context, p *Part, r *record, s *controlPair, req *rego.Request, opt rego.Options, o outcome) {
 	if m.told >= maxExplained {
 		return
 	}

@@ -182,7 +182,7 @@ func blocked(d *rego.Decision, passes bool) bool {
 
 // missingInput returns Redacted or Incomplete if a record's input lacks something that a control
 // reads, and otherwise an empty string.
-func (s *sides) missingInput(r *record, req *rego.Request, input value.Value) string {
+func (s *controlPair) missingInput(r *record, req *rego.Request, input value.Value) string {
 	secret := bytes.Contains(r.input, []byte(redactedMark))
 	if !secret && r.mode == "" {
 		return ""
@@ -211,7 +211,7 @@ func (s *sides) missingInput(r *record, req *rego.Request, input value.Value) st
 }
 
 // count adds an outcome to all sums.
-func (m *Machine) count(p *Part, r *record, s *sides, o outcome) {
+func (m *Machine) count(p *Part, r *record, s *controlPair, o outcome) {
 	p.Evaluated++
 	switch {
 	case o.afterBlocked:

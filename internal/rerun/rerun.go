@@ -40,7 +40,7 @@ type Spec struct {
 	// the controls name by index.
 	Controls  []Control      `json:"controls"`
 	Libraries []lang.Library `json:"libraries,omitempty"`
-	Mixes     []Mix          `json:"mixes"`
+	Mixes     []ControlLists `json:"mixes"`
 	// Epochs are the periods with the same controls and resources, newest first. The last one has
 	// no start. There is at least one.
 	Epochs []Epoch `json:"epochs"`
@@ -78,8 +78,8 @@ type Control struct {
 	Instead int  `json:"instead,omitempty"`
 }
 
-// Mix has the controls that are active together on each side, as indices into Spec.Controls.
-type Mix struct {
+// ControlLists has the controls that are active together on each side, as indices into Spec.Controls.
+type ControlLists struct {
 	Baseline  []int `json:"baseline"`
 	Candidate []int `json:"candidate"`
 }

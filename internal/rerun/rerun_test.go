@@ -50,7 +50,7 @@ func pair(base, cand string) Spec {
 	return Spec{
 		Env:      "production",
 		Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "base", Version: 3}, Source: base}, {Meta: rego.Meta{ID: 1, Name: "cand", Version: 4}, Source: cand}},
-		Mixes:    []Mix{{Baseline: []int{0}, Candidate: []int{1}}},
+		Mixes:    []ControlLists{{Baseline: []int{0}, Candidate: []int{1}}},
 		Epochs:   []Epoch{{}},
 	}
 }
@@ -128,7 +128,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}, Mixes: []Mix{{}}}
+	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}, Mixes: []ControlLists{{}}}
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(file, "lib/"); ok {
 			spec.Libraries = append(spec.Libraries, lang.Library{Name: name, Version: 4, Source: source})
@@ -208,7 +208,7 @@ func TestKinds(t *testing.T) {
 func TestViews(t *testing.T) {
 	s := Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
-		Mixes:     []Mix{{Candidate: []int{0}}},
+		Mixes:     []ControlLists{{Candidate: []int{0}}},
 		Epochs:    []Epoch{{}},
 		Resources: []target.Resource{{ID: 9, Name: "nine", Path: "/nine", Doc: value.Object()}},
 		Views:     []View{{BouncerID: 1}, {BouncerID: 2, Resources: []int64{9}}, {BouncerID: 3, Deny: true}},
@@ -226,7 +226,7 @@ func TestViews(t *testing.T) {
 // TestEpochs checks that each decision is compared with the controls of its time.
 func TestEpochs(t *testing.T) {
 	s := pair(byRole, "package a\n\ndeny if true\n")
-	s.Mixes = []Mix{{Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
+	s.Mixes = []ControlLists{{Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
 	s.Epochs = []Epoch{{From: noon}, {Mix: 1}}
 	clerk := `{"user":{"role":"clerk"}}`
 	p := machine(t, s).Run(t.Context(), [][]byte{

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
-// sides are the two sets that decide a record.
-type sides struct {
+// controlPair are the two sets that decide a record.
+type controlPair struct {
 	base, cand *rego.Set
 	// deny means that requests that no control covers are denied.
 	deny bool
@@ -20,7 +20,7 @@ type sides struct {
 }
 
 // has reports whether the baseline has this version of a control. It is true for the id 0.
-func (s *sides) has(id, version int64) bool {
+func (s *controlPair) has(id, version int64) bool {
 	return id == 0 || slices.ContainsFunc(s.base.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id && c.Meta().Version == version })
 }
 
@@ -32,9 +32,9 @@ type sets struct {
 	views map[int64]*View
 	past  []int // by epoch: the start of its part of Spec.Past, and at the end the length
 	at    int   // epoch of the last record
-	full  map[int]*sides
+	full  map[int]*controlPair
 	order []int // keys of full, the most recently used last
-	seats map[viewKey]*sides
+	seats map[viewKey]*controlPair
 }
 
 // viewKey identifies who decided: a bouncer with a revision of its bundle. If that revision is
@@ -53,7 +53,7 @@ const (
 )
 
 func newSets(m *Machine) sets {
-	s := sets{m: m, views: map[int64]*View{}, full: map[int]*sides{}, seats: map[viewKey]*sides{}}
+	s := sets{m: m, views: map[int64]*View{}, full: map[int]*controlPair{}, seats: map[viewKey]*controlPair{}}
 	for i := range m.spec.Views {
 		s.views[m.spec.Views[i].BouncerID] = &m.spec.Views[i]
 	}
@@ -69,7 +69,7 @@ func newSets(m *Machine) sets {
 
 // of returns the sides for a record: those of its revision or time, with only the resources that
 // its bouncer saw.
-func (s *sets) of(r *record) *sides {
+func (s *sets) of(r *record) *controlPair {
 	v := s.views[r.bouncerID]
 	if r.bouncerID == 0 || v == nil {
 		revision := r.revision
@@ -148,12 +148,12 @@ func (s *sets) makeRoom(next viewKey) {
 }
 
 // restricted returns the sides of an epoch with only the resources that a bouncer sees.
-func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
+func (s *sets) restricted(full *controlPair, v *View, b *Bundle) *controlPair {
 	resources, deny := v.Resources, v.Deny
 	if b != nil && s.m.spec.ViewsThen {
 		resources, deny = b.Resources, b.Deny
 	}
-	out := &sides{base: rego.NewSet(full.base.Restrict(resources)), deny: deny, unknown: full.unknown}
+	out := &controlPair{base: rego.NewSet(full.base.Restrict(resources)), deny: deny, unknown: full.unknown}
 	if out.cand = out.base; full.cand != full.base {
 		out.cand = rego.NewSet(full.cand.Restrict(append(slices.Clone(resources), v.Added...)))
 	}
@@ -161,7 +161,7 @@ func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
 }
 
 // fullAt returns the sides of an epoch with all resources, as the service has them.
-func (s *sets) fullAt(epoch int) *sides {
+func (s *sets) fullAt(epoch int) *controlPair {
 	if i := slices.Index(s.order, epoch); i >= 0 {
 		if i != len(s.order)-1 {
 			s.order = append(slices.Delete(s.order, i, i+1), epoch)
@@ -188,7 +188,7 @@ func (s *sets) fullAt(epoch int) *sides {
 
 // put caches the sides of an epoch, and drops the least recently used, except the newest,
 // from which any other can be built.
-func (s *sets) put(epoch int, made *sides) {
+func (s *sets) put(epoch int, made *controlPair) {
 	s.full[epoch] = made
 	s.order = append(s.order, epoch)
 	for len(s.order) > keptEpochs+1 {
@@ -209,7 +209,7 @@ func (s *sets) newest() rego.SetSpec {
 	}
 }
 
-func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
+func (s *sets) mix(epoch int) *ControlLists { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
 
 // changeBetween returns the change from the baseline of one epoch to that of an older one.
 func (s *sets) changeBetween(from, to int) rego.Change {
@@ -231,9 +231,9 @@ func (s *sets) changeBetween(from, to int) rego.Change {
 
 // sidesFrom adds the candidate to the baseline of an epoch. The two share their common
 // parts.
-func (s *sets) sidesFrom(base *rego.Set, epoch int) *sides {
+func (s *sets) sidesFrom(base *rego.Set, epoch int) *controlPair {
 	mix := s.mix(epoch)
-	out := &sides{base: base, cand: base, unknown: s.m.spec.Epochs[epoch].Unknown}
+	out := &controlPair{base: base, cand: base, unknown: s.m.spec.Epochs[epoch].Unknown}
 	out.unknown = out.unknown || len(base.Controls()) < len(mix.Baseline) // a control is lost
 	if !slices.Equal(mix.Baseline, mix.Candidate) || len(s.m.spec.Added) > 0 {
 		c := s.m.differ(mix.Baseline, mix.Candidate)

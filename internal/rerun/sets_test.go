@@ -21,7 +21,7 @@ func leveled(id int64, level string) *target.Resource {
 // 5, the second was created at revision 7, and the third was deleted at revision 9.
 func leveledSpec() Spec {
 	return Spec{
-		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: byLevel}}, Mixes: []Mix{{Baseline: []int{0}, Candidate: []int{0}}},
+		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: byLevel}}, Mixes: []ControlLists{{Baseline: []int{0}, Candidate: []int{0}}},
 		Epochs: []Epoch{
 			{Revision: 9, From: noon.Add(4 * time.Minute)},
 			{Revision: 7, From: noon.Add(3 * time.Minute)},
@@ -128,13 +128,13 @@ func TestLost(t *testing.T) {
 			{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: "package a\n\nallow if data.lib.gone.may\n", Old: true, Instead: 1},
 			{Meta: rego.Meta{ID: 2, Name: "d", Version: 1}, Source: "package d\n\ndeny if data.lib.gone.may\n", Old: true},
 		},
-		Mixes: []Mix{{Baseline: []int{0}, Candidate: []int{1}}},
+		Mixes: []ControlLists{{Baseline: []int{0}, Candidate: []int{1}}},
 	}
 	clerk := `{"user":{"role":"clerk"}}`
 	if p := machine(t, s).Run(t.Context(), [][]byte{line(nil, clerk)}, time.Hour); p.Changed != 0 || p.Drifted != 0 || p.WouldAllow != 1 {
 		t.Errorf("with a substitute: %+v, want it to allow", p)
 	}
-	s.Mixes = []Mix{{Baseline: []int{0, 2}, Candidate: []int{0, 2}}}
+	s.Mixes = []ControlLists{{Baseline: []int{0, 2}, Candidate: []int{0, 2}}}
 	if p := machine(t, s).Run(t.Context(), [][]byte{line(map[string]any{"decision": "DENY", "effect": "DENY", "policy_id": 1, "policy_version": 1}, clerk)}, time.Hour); p.UnknownDrift != 1 {
 		t.Errorf("without a substitute: %+v, want unknown drift", p)
 	}

@@ -143,7 +143,7 @@ func TestInventoryOfMany(t *testing.T) {
 	})
 }
 
-// populateSome replaces all resources by 1200 new ones. About few of them lack something,
+// populateSome replaces all resources with 1200 new ones. About few of them lack something,
 // and about as many have no control.
 func populateSome(t *testing.T, store *db.DB, few int) {
 	t.Helper()

@@ -83,7 +83,7 @@ func (x *exchange) sendToPage(f *fault.Error) bool {
 	}
 	h := x.Header()
 	h.Set("Location", x.route.op.FailurePage+"?"+query.Encode())
-	h["Referrer-Policy"] = noReferer
+	h["Referrer-Policy"] = noReferrer
 	h["Cache-Control"] = noStore
 	x.WriteHeader(http.StatusSeeOther)
 	return true

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// filler replaces the nil lists and maps of an answer by empty ones, so that no list
+// filler replaces the nil lists and maps of an answer with empty ones, so that no list
 // is ever null. It inspects each type once and skips types that hold neither.
 type filler struct{ plans sync.Map } // reflect.Type → fill
 

@@ -51,19 +51,19 @@ var JSONMedia = []string{"application/json"}
 // SCIMMedia is the Content-Type of SCIM, for WriteBytes.
 var SCIMMedia = []string{"application/scim+json"}
 
-// statusGone is the status of an answer whose client has disconnected.
-const statusGone = 499
+// statusClientClosed is the status of an answer whose client has disconnected.
+const statusClientClosed = 499
 
 // exchangeKey finds the exchange in the context of typed handlers.
 type exchangeKey struct{}
 
 // Shared header values: assign them, do not append to them.
 var (
-	nosniff   = []string{"nosniff"}
-	noReferer = []string{"no-referrer"}
-	denyFrame = []string{"DENY"}
-	noStore   = []string{"no-store"}
-	apiPolicy = []string{"default-src 'none'; frame-ancestors 'none'"}
+	nosniff    = []string{"nosniff"}
+	noReferrer = []string{"no-referrer"}
+	denyFrame  = []string{"DENY"}
+	noStore    = []string{"no-store"}
+	apiPolicy  = []string{"default-src 'none'; frame-ancestors 'none'"}
 )
 
 // ServeHTTP serves one request.
@@ -84,7 +84,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h["X-Request-Id"] = slices.Clone(x.ids[:])
 	h["X-Content-Type-Options"] = nosniff
-	h["Referrer-Policy"] = noReferer
+	h["Referrer-Policy"] = noReferrer
 	h["X-Frame-Options"] = denyFrame
 	h["Cache-Control"] = noStore
 	h["Content-Security-Policy"] = apiPolicy
@@ -239,8 +239,8 @@ func (op *Op) needsDisk() bool {
 }
 
 // slowDown lifts the deadlines of a Slow operation's exchange once its caller is admitted. A body
-// keeps its deadline until it is read: a client could else hold the connection with a body that it
-// never sends.
+// keeps its deadline until it is read: otherwise a client could hold the connection open with
+// a body that it never sends.
 func (x *exchange) slowDown(read bool) {
 	if read {
 		x.liftDeadlines()
@@ -317,7 +317,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	if errors.Is(err, context.Canceled) {
-		x.status = statusGone
+		x.status = statusClientClosed
 		return
 	}
 	a := x.answer(err)
@@ -345,7 +345,7 @@ func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			if x.status == 0 {
-				x.status = statusGone
+				x.status = statusClientClosed
 			}
 			x.end()
 			panic(p)

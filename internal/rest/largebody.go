@@ -108,9 +108,9 @@ func (x *exchange) holder() (name string, stranger bool) {
 // take takes room until the exchange is finished, once for each of the two. Brief operations have
 // rooms of their own, so that no upload holds up a decision.
 func (x *exchange) take(ctx context.Context, which int, n int64) error {
-	rooms := &x.r.ample
+	rooms := &x.r.bodyRooms
 	if x.route.op.Brief {
-		rooms = &x.r.brisk
+		rooms = &x.r.briefBodyRooms
 	}
 	if n == 0 || x.free[which] != nil {
 		return nil

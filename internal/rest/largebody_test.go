@@ -43,7 +43,7 @@ func TestBodiesInFlight(t *testing.T) {
 		Register(g.Router, Op{ID: "hold", Method: "PUT", Path: "/hold", Reach: ReachTenant, Tags: []string{"T"}, Summary: "Hold"}, hold)
 		Register(g.Router, Op{ID: "hold-public", Method: "PUT", Path: "/hold-public", Public: true, Tags: []string{"T"}, Summary: "Hold"}, hold)
 	})
-	g.ample[room.Decoded] = room.New(8<<20, 4<<20, time.Millisecond)
+	g.bodyRooms[room.Decoded] = room.New(8<<20, 4<<20, time.Millisecond)
 	body := manyMembers(3000) // 25 KiB, which count as 1.5 MiB
 	put := func(path, key string) (int, http.Header) {
 		w := g.Do(t, resttest.Call{Method: "PUT", Path: path, Body: body, Key: key}.Request())
@@ -78,7 +78,7 @@ func TestBodiesInFlight(t *testing.T) {
 			t.Errorf("PUT of a body that has room = %d, want 204", code)
 		}
 	}
-	if n := g.ample[room.Decoded].Taken(); n != 0 {
+	if n := g.bodyRooms[room.Decoded].Taken(); n != 0 {
 		t.Errorf("%d bytes stay taken, want none", n)
 	}
 }
@@ -124,7 +124,7 @@ func TestRoomOfPanics(t *testing.T) {
 			body := `{"name":"` + strings.Repeat("x", smallBody) + `"}`
 			g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "PUT", Path: "/v1/cut", Body: body, Key: "full"}.Request())
 		}()
-		for i, of := range g.ample {
+		for i, of := range g.bodyRooms {
 			if n := of.Taken(); n != 0 {
 				t.Errorf("%s: room %d: %d bytes stay taken", name, i, n)
 			}
@@ -144,7 +144,7 @@ func TestRoomOfRefusals(t *testing.T) {
 		}
 	}
 	wantStop(t, stop)
-	for i, of := range g.ample {
+	for i, of := range g.bodyRooms {
 		if n := of.Taken(); n != 0 {
 			t.Errorf("room %d: %d bytes stay taken, want none", i, n)
 		}

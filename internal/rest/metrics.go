@@ -19,7 +19,7 @@ func (x *exchange) observe() {
 	}
 	class := x.status / 100
 	switch {
-	case x.status == statusGone:
+	case x.status == statusClientClosed:
 		class = 0
 	case x.status == 0:
 		class = 2 // a handler that wrote nothing answered 200

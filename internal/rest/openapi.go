@@ -25,7 +25,7 @@ func New(c Config) (*Router, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, ample: room.ForBodies(128 << 20), brisk: room.ForBodies(64 << 20)}
+	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, bodyRooms: room.ForBodies(128 << 20), briefBodyRooms: room.ForBodies(64 << 20)}
 	r.pool.New = func() any { return &exchange{} }
 	r.mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		if x, ok := w.(*exchange); ok {

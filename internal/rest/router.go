@@ -156,11 +156,11 @@ type Router struct {
 	// stopping is set while the server is about to stop. Each answer then ends its connection.
 	stopping atomic.Bool
 	limiter  *limiter
-	// ample are the rooms for bodies, brisk those for bodies of Brief operations.
-	ample, brisk room.Pair
-	buffers      sync.Pool // of *[]byte, for large bodies
-	answers      sync.Pool // of *bytes.Buffer
-	idem         *idempotency
+	// bodyRooms are the rooms for bodies, brisk those for bodies of Brief operations.
+	bodyRooms, briefBodyRooms room.Pair
+	buffers                   sync.Pool // of *[]byte, for large bodies
+	answers                   sync.Pool // of *bytes.Buffer
+	idem                      *idempotency
 }
 
 // Register adds an operation with typed input and output. I is a struct with path, query and header

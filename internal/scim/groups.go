@@ -72,7 +72,7 @@ func (s *Service) CreateGroup(ctx context.Context, sc scope.Scope, sent map[stri
 	return r, err
 }
 
-// ReplaceGroup replaces a group by a document. version is the expected version; 0 means any.
+// ReplaceGroup replaces a group with a document. version is the expected version; 0 means any.
 // Faults: those of CreateGroup, NotFound, Precondition.
 func (s *Service) ReplaceGroup(ctx context.Context, sc scope.Scope, id string, version int64, sent map[string]any) (Resource, error) {
 	doc, err := document.Normal(s.groups, sent)

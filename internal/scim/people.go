@@ -286,7 +286,7 @@ func (s *Service) putProfile(ctx context.Context, tx *db.Tx, id string, doc map[
 	return putProfile(ctx, tx, id, external, string(text), at)
 }
 
-// ReplaceUser replaces a person by a document. Members that are absent are removed, except active.
+// ReplaceUser replaces a person with a document. Members that are absent are removed, except active.
 // version is the expected version; 0 means any. Faults: those of CreateUser, NotFound, Precondition,
 // Forbidden for people who may do more than the directory can grant.
 func (s *Service) ReplaceUser(ctx context.Context, sc scope.Scope, id string, version int64, sent map[string]any) (Resource, error) {

@@ -73,7 +73,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestEmptyParameters checks that an author may replace any list by an empty one. A stock OPA must
+// TestEmptyParameters checks that an author may replace any list with an empty one. A stock OPA must
 // accept that, too, although it infers types from literal lists.
 func TestEmptyParameters(t *testing.T) {
 	c := catalogue(t)

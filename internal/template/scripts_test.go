@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// lookalikes replaces letters by the Latin letters that look like them, as the PEP does.
+// lookalikes replaces letters with the Latin letters that look like them, as the PEP does.
 var lookalikes = strings.NewReplacer(
 	"а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "у", "y", "х", "x", "к", "k", "м", "m", "т", "t", "г", "r", "і", "i",
 	"α", "a", "ο", "o", "ν", "v", "ι", "i", "ρ", "p", "υ", "u", "γ", "y", "χ", "x",

@@ -40,9 +40,9 @@ func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int6
 	return s.updateAlerts(ctx, tx, settings, kind, n)
 }
 
-// Released reports that a tenant has one object less, within the transaction that removed it, and
+// UpdateUsageAlerts reports that a tenant has one object less, within the transaction that removed it, and
 // resolves the alerts that no longer apply.
-func (s *Service) Released(ctx context.Context, tx *db.Tx, kind string) error {
+func (s *Service) UpdateUsageAlerts(ctx context.Context, tx *db.Tx, kind string) error {
 	settings, err := selectSettings(ctx, tx)
 	if err != nil {
 		return err

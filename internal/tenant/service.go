@@ -370,8 +370,8 @@ func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
 	return f, err
 }
 
-// Visible refuses a tenant that the caller may not see, or that does not exist.
-func (s *Service) Visible(ctx context.Context, sc scope.Scope, id scope.TenantID) error {
+// CheckVisible refuses a tenant that the caller may not see, or that does not exist.
+func (s *Service) CheckVisible(ctx context.Context, sc scope.Scope, id scope.TenantID) error {
 	_, err := s.findVisible(ctx, sc, id)
 	return err
 }

@@ -248,7 +248,7 @@ func checkAlerts(ctx context.Context, t *testing.T, s *Service, c *db.Cluster) {
 				}
 			}
 			if release {
-				return s.Released(ctx, tx, Policies)
+				return s.UpdateUsageAlerts(ctx, tx, Policies)
 			}
 			return nil
 		})

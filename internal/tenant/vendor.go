@@ -41,8 +41,8 @@ func TakenOver() *fault.Error {
 	return fault.New(fault.Conflict, "request_in_progress", "another request with this Idempotency-Key has taken over").After(time.Second)
 }
 
-// Holds reports whether a tenant still belongs to an attempt.
-func (s *Service) Holds(ctx context.Context, id scope.TenantID, attempt string) (bool, error) {
+// IsAttemptOf reports whether a tenant still belongs to an attempt.
+func (s *Service) IsAttemptOf(ctx context.Context, id scope.TenantID, attempt string) (bool, error) {
 	t, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Tenant, error) { return selectTenant(ctx, tx, id) })
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil

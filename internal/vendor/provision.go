@@ -134,7 +134,7 @@ func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTime)
 	defer cancel()
-	if held, failed := s.Tenants.Holds(ctx, p.Tenant, p.Attempt); failed == nil && !held {
+	if held, failed := s.Tenants.IsAttemptOf(ctx, p.Tenant, p.Attempt); failed == nil && !held {
 		return tenant.TakenOver().Because(err)
 	}
 	return err
@@ -143,7 +143,7 @@ func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 // checkOwner checks, before a step in the new tenant's store, that no other request has taken over.
 // The tenant of that request may have the same id, and would get our credentials.
 func (s *Service) checkOwner(ctx context.Context, p *provisioning) error {
-	held, err := s.Tenants.Holds(ctx, p.Tenant, p.Attempt)
+	held, err := s.Tenants.IsAttemptOf(ctx, p.Tenant, p.Attempt)
 	if err == nil && !held {
 		err = tenant.TakenOver()
 	}

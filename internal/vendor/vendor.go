@@ -97,16 +97,16 @@ func checkName(name string) error {
 	return nil
 }
 
-// Find returns a vendor for package auth, within a transaction of the default tenant's store.
+// Holder returns a vendor for package auth, within a transaction of the default tenant's store.
 // Fault: NotFound.
-func Find(ctx context.Context, tx *db.Tx, id string) (auth.Holder, error) {
+func Holder(ctx context.Context, tx *db.Tx, id string) (auth.Holder, error) {
 	v, err := selectVendor(ctx, tx, id)
 	return auth.Holder{Name: v.Name, Limit: v.RequestsPerHour}, err
 }
 
-// platform returns the scope in the default tenant, where vendors are stored. It refuses
+// requirePlatform returns the scope in the default tenant, where vendors are stored. It refuses
 // everybody but platform administrators.
-func platform(sc scope.Scope) (scope.Scope, error) {
+func requirePlatform(sc scope.Scope) (scope.Scope, error) {
 	if !sc.Platform {
 		return sc, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can manage vendors")
 	}
@@ -116,7 +116,7 @@ func platform(sc scope.Scope) (scope.Scope, error) {
 
 // Create registers a vendor and creates its first key.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
-	sc, err := platform(sc)
+	sc, err := requirePlatform(sc)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -154,7 +154,7 @@ func issued(v Vendor, key auth.DedicatedKey) Issued {
 
 // List returns a page of the vendors, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int) (Page, error) {
-	sc, err := platform(sc)
+	sc, err := requirePlatform(sc)
 	if err != nil {
 		return Page{}, err
 	}
@@ -183,7 +183,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int) (Pa
 
 // Get returns a vendor. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Vendor, error) {
-	sc, err := platform(sc)
+	sc, err := requirePlatform(sc)
 	if err != nil {
 		return Vendor{}, err
 	}
@@ -210,7 +210,7 @@ func (s *Service) used(ctx context.Context, id string) (int64, error) {
 // Update changes the members that were sent. If ifVersion is not 0 and not the current version,
 // the fault is Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Change, ifVersion int64) (Vendor, error) {
-	sc, err := platform(sc)
+	sc, err := requirePlatform(sc)
 	if err != nil {
 		return Vendor{}, err
 	}
@@ -250,7 +250,7 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace t
 	if err != nil {
 		return Issued{}, err
 	}
-	if sc, err = platform(sc); err != nil {
+	if sc, err = requirePlatform(sc); err != nil {
 		return Issued{}, err
 	}
 	key, err := s.Auth.Dedicated.Issue(ctx, sc, scope.Vendor, id, v.Name, grace, func(tx *db.Tx) error {
@@ -270,7 +270,7 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id string, grace t
 // Delete deletes a vendor and ends all its keys at once. Its tenants stay, and platform
 // administrators run them from then on.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string, ifVersion int64) (Vendor, error) {
-	sc, err := platform(sc)
+	sc, err := requirePlatform(sc)
 	if err != nil {
 		return Vendor{}, err
 	}

@@ -47,10 +47,10 @@ func newYard(t testing.TB, c *db.Cluster) *yard {
 	must(t, tenants.EnsureDefault(ctx))
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
 	must(t, err)
-	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released, Revoke: auth.RevokeUser}
+	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts, Revoke: auth.RevokeUser}
 	a, err := auth.New(ctx, auth.Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
-		Holders: auth.Holders{scope.Vendor: Find},
+		Holders: auth.Holders{scope.Vendor: Holder},
 	})
 	must(t, err)
 	t.Cleanup(a.Close)

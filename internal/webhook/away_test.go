@@ -89,7 +89,7 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		r := newReceiver(t)
-		const rejected = 2 * longGone
+		const rejected = 2 * awayAfter
 		takes := func(p Payload) int {
 			if id, _ := p.Data["policy_id"].(float64); id <= rejected {
 				return 400
@@ -114,15 +114,15 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 			b.have(w.ID, Delivered, 2+i)
 		}
 		// If this took as long as an outage, the number of calls proves nothing.
-		if n := r.calls(); n != 1+rejected+10 && time.Since(began) < outage {
+		if n := r.calls(); n != 1+rejected+10 && time.Since(began) < awayFor {
 			t.Errorf("%d calls for %d events", n, 1+rejected+10)
 		}
 		// After an outage the rejected events become due at once.
 		r.answer(func(Payload) int { return 500 })
-		b.clock.move(outage)
+		b.clock.move(awayFor)
 		b.emit(201, 202, 203, 204, 205)
 		b.eventually(func() error {
-			if w, err := b.Get(context.Background(), admin, w.ID); err != nil || w.ConsecutiveFailures < longGone {
+			if w, err := b.Get(context.Background(), admin, w.ID); err != nil || w.ConsecutiveFailures < awayAfter {
 				return fmt.Errorf("%d failures, %v", w.ConsecutiveFailures, err)
 			}
 			return nil

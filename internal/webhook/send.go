@@ -72,7 +72,7 @@ func (s *sender) send(ctx context.Context, due []parcel) outcome {
 		byObject[p.Object] = append(byObject[p.Object], p)
 	}
 	var sending sync.WaitGroup
-	room := make(chan struct{}, abreast)
+	room := make(chan struct{}, maxConcurrent)
 	for _, object := range objects {
 		room <- struct{}{}
 		sending.Go(func() {
@@ -94,7 +94,7 @@ func (s *sender) mayContinue(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	away := s.sent.delivered == 0 && s.sent.unreached >= longGone
+	away := s.sent.delivered == 0 && s.sent.unreached >= awayAfter
 	if s.stopped = s.stopped || away || ctx.Err() != nil || now.After(s.until); s.stopped {
 		return false
 	}

@@ -25,7 +25,7 @@ func replaySpec(base, cand string, resources int) rerun.Spec {
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 1}, Source: base},
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 2}, Source: cand},
 		},
-		Mixes:  []rerun.Mix{{Baseline: []int{0}, Candidate: []int{1}}},
+		Mixes:  []rerun.ControlLists{{Baseline: []int{0}, Candidate: []int{1}}},
 		Epochs: []rerun.Epoch{{}},
 	}
 	for i := range resources {

@@ -58,7 +58,7 @@ func (h *Handler) opaDecision(w http.ResponseWriter, req *http.Request, sc scope
 		rest.Fail(w, err)
 		return
 	}
-	d, id, ask, err := h.Decisions.DecideOpen(req.Context(), sc, input)
+	d, id, ask, err := h.Decisions.DecideAnyInput(req.Context(), sc, input)
 	if err != nil {
 		rest.Fail(w, err)
 		return

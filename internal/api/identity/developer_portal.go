@@ -36,7 +36,7 @@ func (h *Handler) developerPortal(r *rest.Router) {
 			if in.Body != nil {
 				scopes = in.Body.Scopes
 			}
-			return rest.Answer(h.Auth.Portal(ctx, sc, scopes))
+			return rest.Answer(h.Auth.IssuePortalToken(ctx, sc, scopes))
 		})
 	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Only: rest.NoBouncers, Tags: tags, Status: http.StatusCreated, Creates: true,

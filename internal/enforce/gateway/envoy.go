@@ -110,7 +110,7 @@ func (g *Gateway) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	}
 	if g.pending.Add(1) > maxPending {
 		g.pending.Add(-1)
-		g.Shadow.RecordSkipped(shadow.Job{St: st, In: in, Who: identity.Anonymous()})
+		g.Shadow.RecordSkipped(shadow.Job{State: st, Inbound: in, Caller: identity.Anonymous()})
 		return g.passCheck(st, &in, "shadow_overload")
 	}
 	in.Headers = in.Headers.Clone() // the decision may outlive the request
@@ -174,7 +174,7 @@ func validateCheck(in *request.Inbound, c *extauthz.Check, st *settings.State) *
 	if !in.Trusted {
 		return request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
-	if refusal := in.Adopt(c.Method, c.Host, c.Target, st.Settings); refusal != nil {
+	if refusal := in.UseForwarded(c.Method, c.Host, c.Target, st.Settings); refusal != nil {
 		return refusal
 	}
 	splitMerged(in.Headers, c.Merged, st.Names)

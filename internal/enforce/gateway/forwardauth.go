@@ -99,7 +99,7 @@ func (g *Gateway) original(r *http.Request, outer *request.Inbound, st *settings
 		return deny("bad_request", "the method, host and target of the request are required: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
 	}
 	in := *outer
-	if refusal := in.Adopt(method, host, target, st.Settings); refusal != nil {
+	if refusal := in.UseForwarded(method, host, target, st.Settings); refusal != nil {
 		return deny(refusal.Code, refusal.Message)
 	}
 	return in, nil

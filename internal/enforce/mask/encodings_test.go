@@ -28,7 +28,7 @@ func each(one func(r rune) string) func(string) string {
 	}
 }
 
-// digits replaces the digits by those of another script, given its zero.
+// digits replaces the digits with those of another script, given its zero.
 func digits(zero rune) func(string) string {
 	return each(func(r rune) string {
 		if r >= '0' && r <= '9' {

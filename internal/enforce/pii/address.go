@@ -69,7 +69,7 @@ func (s address) numberedStreet(i int) int {
 	if strings.IndexByte(".,-/:$#", s.before(i)) >= 0 {
 		return 0
 	}
-	at := s.numberBefore(i)
+	at := s.afterHouseNumber(i)
 	if at == 0 {
 		return 0
 	}
@@ -85,7 +85,7 @@ func (s address) numberedStreet(i int) int {
 			return 0
 		}
 		if street.endsStreet(n, at, word, capital) {
-			return s.place(s.lastKind(word, capital, end))
+			return s.afterStreet(s.lastKind(word, capital, end))
 		}
 		street.count(word, capital)
 		if s.at(end) == '.' && len(word) <= 3 {
@@ -99,9 +99,9 @@ func (s address) numberedStreet(i int) int {
 	return 0
 }
 
-// numberBefore returns where the street begins after a house number at i, such as 221B or 12-14. It
+// afterHouseNumber returns where the street begins after a house number at i, such as 221B or 12-14. It
 // returns 0 if there is no house number.
-func (s address) numberBefore(i int) int {
+func (s address) afterHouseNumber(i int) int {
 	at := i
 	for ; isDigit(s.at(at)); at++ {
 		if at-i > 5 {
@@ -135,10 +135,10 @@ func (s address) firstWord(word string, capital bool, end int) (at int, decided 
 	case word == "", notStreets[word], len(word) == 1 && !directions[word]:
 		return 0, true
 	case word == "broadway" && capital:
-		return s.place(end), true
+		return s.afterStreet(end), true
 	case namedBefore[word]:
 		if e := s.streetName(end); e > 0 {
-			return s.place(e), true
+			return s.afterStreet(e), true
 		}
 	}
 	return 0, false
@@ -280,18 +280,18 @@ func (s address) houseNumber(i int) int {
 			return 0
 		}
 	}
-	return s.place(at)
+	return s.afterStreet(at)
 }
 
-// place returns the end of what may follow a street: a direction, a unit, or a city with its state
+// afterStreet returns the end of what may follow a street: a direction, a unit, or a city with its state
 // or postcode. Words that only look like a city are left out.
-func (s address) place(i int) int {
+func (s address) afterStreet(i int) int {
 	end := i
 	if word, ok, e := s.peek(end); ok && directions[word] {
 		end = e
 	}
 	end = s.unit(end)
-	at := s.comma(end)
+	at := s.nextPart(end)
 	if at == 0 {
 		return end
 	}
@@ -309,7 +309,7 @@ func (s address) place(i int) int {
 	if city == 0 {
 		return end
 	}
-	for _, next := range [...]int{s.comma(city), s.lastWord(at, city)} {
+	for _, next := range [...]int{s.nextPart(city), s.lastWord(at, city)} {
 		if next == 0 {
 			continue
 		}
@@ -330,7 +330,7 @@ func (s address) place(i int) int {
 // unit returns the end of a flat, suite or floor after a street at i (#4, Apt. 12), or i if there
 // is none.
 func (s address) unit(i int) int {
-	at := s.comma(i)
+	at := s.nextPart(i)
 	if at == 0 {
 		return i
 	}
@@ -370,9 +370,9 @@ func (s address) ends(i int) bool {
 	return false
 }
 
-// comma returns where the next part of an address begins after a comma, the end of a line or a
+// nextPart returns where the next part of an address begins after a comma, the end of a line or a
 // space at i, or 0.
-func (s address) comma(i int) int {
+func (s address) nextPart(i int) int {
 	at := i
 	for n := 0; n < 3; n++ {
 		if c := s.at(at); c != ',' && c != ' ' && c != '\n' {

@@ -132,8 +132,8 @@ func (rd *Reader) Parse(r *http.Request, st *settings.Settings) (in Inbound, ref
 	return in, nil
 }
 
-// Admit checks the other parts of a request that is to be decided on and forwarded.
-func (in *Inbound) Admit(r *http.Request, st *settings.Settings) *Refusal {
+// Validate checks the other parts of a request that is to be decided on and forwarded.
+func (in *Inbound) Validate(r *http.Request, st *settings.Settings) *Refusal {
 	if refusal := allowedMethod(r.Method); refusal != nil {
 		return refusal
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Adopt applies what a gateway reports about the request that it holds. The gateway forwards the
+// UseForwarded applies what a gateway reports about the request that it holds. The gateway forwards the
 // raw path, so the path must have only one reading.
-func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
+func (in *Inbound) UseForwarded(method, host, target string, st *settings.Settings) *Refusal {
 	in.Method = method
 	if refusal := allowedMethod(method); refusal != nil {
 		return refusal

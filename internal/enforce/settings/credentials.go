@@ -53,7 +53,7 @@ func OpenCredentials(data []byte, token, id string, least int64) (*Credentials, 
 		return nil, fmt.Errorf("%w: the answer is malformed", ErrNoCredentials)
 	}
 	if s.No < least || fmt.Sprint(s.BouncerID) != id {
-		return nil, fmt.Errorf("%w: number %d of bouncer %d, want %d of %s", ErrNoCredentials, s.No, s.BouncerID, least, id)
+		return nil, fmt.Errorf("%w: got version %d for bouncer %d, want at least version %d for bouncer %s", ErrNoCredentials, s.No, s.BouncerID, least, id)
 	}
 	box, err := secret.FromToken(token, credentialsPurpose)
 	if err != nil {

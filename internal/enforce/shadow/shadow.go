@@ -51,17 +51,17 @@ func New(r *relay.Relay, record *record.Recorder, accounts *usage.Accounts) *Dec
 
 // Job is a queued decision.
 type Job struct {
-	St    *settings.State
-	In    request.Inbound
-	Who   *identity.Caller
-	idErr error
+	State       *settings.State
+	Inbound     request.Inbound
+	Caller      *identity.Caller
+	identityErr error
 }
 
 // Decide queues a decision. A full queue is counted and recorded as a decision that was
 // not taken.
 func (s *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
 	job := Job{st, *in, who, idErr}
-	job.In.Headers = settings.CopyShown(st.Settings, in.Headers)
+	job.Inbound.Headers = settings.CopyShown(st.Settings, in.Headers)
 	select {
 	case s.queue <- job:
 	default:
@@ -72,10 +72,10 @@ func (s *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.
 // RecordSkipped records a request that passed in shadow mode without a decision.
 func (s *Decider) RecordSkipped(j Job) {
 	s.count.ShadowSkipped.Add(1)
-	s.releaseBody(j.In.Seen)
-	v := judge.Verdict{ID: s.ids.Next(j.In.At), Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Failure: "not decided: too many shadow decisions wait"}
+	s.releaseBody(j.Inbound.Seen)
+	v := judge.Verdict{ID: s.ids.Next(j.Inbound.At), Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Failure: "not decided: too many shadow decisions wait"}
 	v.Refusal = request.Refusal{Code: "shadow_overload", Message: v.Failure}
-	s.recorder.Record(j.St, &j.In, j.Who, &v)
+	s.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
 }
 
 // Work decides on queued requests until ctx ends, and then for shadowDrain. After a slow decision
@@ -89,9 +89,9 @@ func (s *Decider) Work(ctx context.Context) {
 				pause.For(ctx, took)
 			}
 		}()
-		defer s.releaseBody(j.In.Seen)
-		v := s.judge.Decide(context.WithoutCancel(ctx), j.St, &j.In, j.Who, j.idErr)
-		s.recorder.Record(j.St, &j.In, j.Who, &v)
+		defer s.releaseBody(j.Inbound.Seen)
+		v := s.judge.Decide(context.WithoutCancel(ctx), j.State, &j.Inbound, j.Caller, j.identityErr)
+		s.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
 	}
 	for {
 		select {

@@ -74,7 +74,7 @@ func (s *Shipper) Run(ctx context.Context) {
 		case <-grace.Done():
 		}
 	})()
-	pace := spool.NewPace(s.spool, s.now, busyEvents, shipRests, deepEvents)
+	pace := spool.NewPace(s.spool, s.now, busyEvents, restFactor, deepEvents)
 	for {
 		until := ctx
 		if ctx.Err() != nil {
@@ -112,7 +112,7 @@ func (s *Shipper) Run(ctx context.Context) {
 // the server.
 const (
 	busyEvents = 2000
-	shipRests  = 15
+	restFactor = 15 // a pause is 15 times as long as the chunk took
 	deepEvents = 500_000
 )
 

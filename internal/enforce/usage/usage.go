@@ -258,7 +258,7 @@ func (m *Account) Refund(ctx context.Context) {
 	}
 }
 
-// Charge replaces the reservation by the real cost, which total computes from the estimated prompt.
+// Charge replaces the reservation with the real cost, which total computes from the estimated prompt.
 // Only the first call counts.
 func (m *Account) Charge(ctx context.Context, total func(estimated int64) int64) {
 	if m == nil {

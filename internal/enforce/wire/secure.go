@@ -131,9 +131,9 @@ type Client struct {
 
 type clientKey struct{}
 
-// Mark is a server's ConnContext. It stores what is the same for all requests of a connection.
+// ConnContext is a server's ConnContext. It stores what is the same for all requests of a connection.
 // net/http does not recognise TLS in a framing.ServerConn.
-func Mark(ctx context.Context, c net.Conn) context.Context {
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, clientKey{}, clientAt(c.RemoteAddr().String(), framing.TLSState(c) != nil))
 }
 

@@ -16,7 +16,7 @@ const jiraSummary = 255
 // jiraProject matches the key of a project. It is strict because the key goes into a query.
 var jiraProject = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,254}$`)
 
-// jiraType keeps one issue for each fault (Jira Cloud REST API v3).
+// jiraType is the channel type for Jira: one issue for each fault (Jira Cloud REST API v3).
 func jiraType() Type {
 	t := ticketType(Jira, []Setting{
 		{Name: "project", Kind: kindText, Required: true}, {Name: "issue_type", Kind: kindText}, {Name: "resolve_transition", Kind: kindText},

@@ -67,7 +67,7 @@ func parsePath(text string) (path, error) {
 // parseStep parses the first step of text, and returns the rest.
 func parseStep(text string) (s step, rest string, err error) {
 	at := func() error {
-		return errors.New("is not a JSONPath of this subset at " + strconv.Quote(text) + ": use .name, ['name'], [0], [*] or .*")
+		return errors.New("unsupported JSONPath at " + strconv.Quote(text) + ": use .name, ['name'], [0], [*] or .*")
 	}
 	switch {
 	case strings.HasPrefix(text, ".*"):

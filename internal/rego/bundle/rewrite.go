@@ -139,7 +139,7 @@ func (w *rewriter) moved(ref ast.Ref) ast.Ref {
 	return ref
 }
 
-// operator replaces the built-in of a call by its function of gatehouse.strict.
+// operator replaces the built-in of a call with its function of gatehouse.strict.
 func (w *rewriter) operator(call []*ast.Term) {
 	if len(call) == 0 {
 		return

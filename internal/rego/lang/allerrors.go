@@ -99,7 +99,7 @@ func unclosed(src string) (line, column int) {
 	return 0, 0
 }
 
-// blankStatement replaces the statement around a line by spaces, and adds the name that it may
+// blankStatement replaces the statement around a line with spaces, and adds the name that it may
 // define to removed. Statements begin in the first column.
 func blankStatement(source string, line int, removed map[string]bool) string {
 	lines := strings.SplitAfter(source, "\n")

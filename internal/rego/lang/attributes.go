@@ -207,7 +207,7 @@ func (f *finder) reference(ref ast.Ref, loc *ast.Location) {
 	}
 }
 
-// resolve replaces an import or a local variable at the head of a reference by the reference that
+// resolve replaces an import or a local variable at the head of a reference with the reference that
 // it stands for. It returns nil if the reference does not lead to input.
 func (f *finder) resolve(ref ast.Ref) ast.Ref {
 	if len(ref) == 0 {

@@ -18,7 +18,7 @@ import (
 // maxMaskDepth bounds the nesting of a document that is masked.
 const maxMaskDepth = 256
 
-// Redacted replaces a redacted value.
+// Redacted is the text that replaces a value.
 const Redacted = "[redacted]"
 
 // errNotJSON is the error of a document that cannot be masked. The caller must not pass such a
@@ -38,10 +38,10 @@ type maskNode struct {
 // hides everything in it.
 //
 //   - remove removes the member or element
-//   - redact replaces the value by "[redacted]"
-//   - hash replaces the value by its keyed hash (HashKey.Hash), of the content of a string or of
+//   - redact replaces the value with "[redacted]"
+//   - hash replaces the value with its keyed hash (HashKey.Hash), of the content of a string or of
 //     the JSON text of another value
-//   - last4 replaces a string or number by "****" and its last four characters, or by "****" alone
+//   - last4 replaces a string or number with "****" and its last four characters, or by "****" alone
 //     if it is not longer than four characters; it redacts any other value
 //
 // A path also leads into a string that contains a JSON document. A string that looks like a document
@@ -296,7 +296,7 @@ func (m *masker) skip() error {
 	return m.fail()
 }
 
-// container copies an object or array. A removed member takes the comma before it along, or, if no
+// container copies an object or array. Removing a member also removes the comma before it, or, if no
 // member was kept before it, the comma after it.
 func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) error {
 	m.put(m.src[m.at])

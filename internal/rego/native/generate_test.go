@@ -365,7 +365,7 @@ func (g *maker) answer() string { return g.one(g.term(1)) }
 // one replaces the wildcards of a text: a head may not have any.
 func (g *maker) one(text string) string { return strings.ReplaceAll(text, "[_]", "[0]") }
 
-// filled replaces the percent signs of heads by terms.
+// filled replaces the percent signs of heads with terms.
 func (g *maker) filled(text, name string) string {
 	g.rules = append(g.rules, name)
 	var out strings.Builder

@@ -54,5 +54,5 @@ func (c *Builder) shape() (key shape.Digest, ok bool) {
 	}
 	var rules []*ast.Rule
 	c.packages[0].root.each(func(n *node) { rules = append(rules, n.rules...) })
-	return shape.Of(c.pkg, rules)
+	return shape.Fingerprint(c.pkg, rules)
 }

@@ -15,10 +15,10 @@ import (
 // Digest is the SHA-256 digest of a module without the values of its constants.
 type Digest [sha256.Size]byte
 
-// Of digests the compiled rules of the package pkg. The digest covers everything that the code of
+// Fingerprint digests the compiled rules of the package pkg. The digest covers everything that the code of
 // the rules depends on, and which constants are equal. ok is false for rules that cannot share code,
 // such as those with `with`.
-func Of(pkg ast.Ref, rules []*ast.Rule) (key Digest, ok bool) {
+func Fingerprint(pkg ast.Ref, rules []*ast.Rule) (key Digest, ok bool) {
 	d := &describer{pkg: pkg, seen: map[string]int{}, ok: true}
 	for _, r := range rules {
 		d.rule(r)

@@ -62,7 +62,7 @@ func guard(run topdown.BuiltinFunc, limit bound, relation bool) topdown.BuiltinF
 	}
 }
 
-// pointAtBounded replaces built-ins by their bounded versions in compiled modules.
+// pointAtBounded replaces built-ins with their bounded versions in compiled modules.
 func pointAtBounded(mods map[string]*ast.Module) {
 	table := boundedBuiltins()
 	for _, mod := range mods {

@@ -228,7 +228,7 @@ func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 // was evaluated for it.
 type explanation struct{ facts, reached []Fact }
 
-// keepShorter replaces b by o if o has facts, and fewer than b.
+// keepShorter replaces b with o if o has facts, and fewer than b.
 func (b *explanation) keepShorter(o explanation) {
 	if len(o.facts) > 0 && (b.facts == nil || len(o.facts) < len(b.facts)) {
 		*b = o

@@ -50,7 +50,7 @@ func (w *Module) noteOrigin(s *native.Scope, origins map[ast.Var]ast.Ref, e *ast
 	}
 }
 
-// rooted replaces the variable at the head of a reference by the reference that it stands for. It
+// rooted replaces the variable at the head of a reference with the reference that it stands for. It
 // returns nil if that is unknown.
 func rooted(origins map[ast.Var]ast.Ref, ref ast.Ref) ast.Ref {
 	if ref[0].Equal(ast.InputRootDocument) || ref[0].Equal(ast.DefaultRootDocument) {

@@ -266,7 +266,7 @@ func (p path) applyList(into map[string]any, c change) error {
 	return nil
 }
 
-// applyAll adds the sent values to a list, replaces the list by them, or removes them from it. A
+// applyAll adds the sent values to a list, replaces the list with them, or removes them from it. A
 // remove without values removes all.
 func (p path) applyAll(list []any, c change) ([]any, error) {
 	if c.op == opRemove && c.value == nil {

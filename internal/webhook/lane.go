@@ -15,19 +15,20 @@ import (
 // The limits of a lane.
 const (
 	// batchTime is how long a lane sends before it stores the results.
-	batchTime  = 10 * time.Second
+	batchTime = 10 * time.Second
+	// settleTime is how long storing the results of a batch may take.
 	settleTime = 30 * time.Second
-	// perBatch is how many deliveries a lane reads at a time. abreast is how many deliveries about
+	// perBatch is how many deliveries a lane reads at a time. maxConcurrent is how many deliveries about
 	// different objects it sends at once.
-	perBatch = 64
-	abreast  = 4
+	perBatch      = 64
+	maxConcurrent = 4
 	// recheck is how often a lane checks that its subscription is unchanged.
 	recheck = time.Second
-	// longGone is the number of failures in a row after which a receiver counts as away.
-	longGone = 5
-	// outage is how long a receiver must have accepted nothing before its next success makes all
+	// awayAfter is the number of failures in a row after which a receiver counts as away.
+	awayAfter = 5
+	// awayFor is how long a receiver must have accepted nothing before its next success makes all
 	// waiting deliveries due.
-	outage = time.Minute
+	awayFor = time.Minute
 	// longestPause is the longest pause that a receiver can ask for with Retry-After.
 	longestPause = 12 * time.Hour
 )
@@ -122,7 +123,7 @@ func (d *Deliverer) takeBatch(ctx context.Context, tx *db.Tx, webhook int64) (b 
 		if paused.After(now) {
 			return b, job.ReleaseLane(ctx, tx, lanes, webhook, d.Holder)
 		}
-		n = abreast // a few show whether the receiver is back
+		n = maxConcurrent // a few show whether the receiver is back
 	}
 	if b.due, err = dueParcels(ctx, tx, webhook, now, n); err != nil || len(b.due) > 0 {
 		return b, err
@@ -157,7 +158,7 @@ func (d *Deliverer) storeOutcomes(ctx context.Context, key job.LaneKey, hook Web
 		if err == nil || errors.Is(err, errLost) || fault.Is(err, fault.NotFound) || ctx.Err() != nil {
 			break
 		}
-		d.Logger.Warn("webhooks: the results of deliveries are not stored yet", "tenant", key.Tenant, "webhook", key.Lane, "error", err)
+		d.Logger.Warn("results of webhook deliveries could not be stored; retrying", "tenant", key.Tenant, "webhook", key.Lane, "error", err)
 		select {
 		case <-time.After(500 * time.Millisecond):
 			continue
@@ -191,8 +192,8 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 	}
 	paused := hook.PausedUntil != nil
 	if sent.delivered > 0 {
-		quiet := hook.LastSuccessAt == nil || now.Sub(*hook.LastSuccessAt) >= outage
-		if paused || hook.ConsecutiveFailures >= longGone && quiet {
+		quiet := hook.LastSuccessAt == nil || now.Sub(*hook.LastSuccessAt) >= awayFor
+		if paused || hook.ConsecutiveFailures >= awayAfter && quiet {
 			return false, makeAllDue(ctx, tx, hook.ID, now)
 		}
 		return false, nil
@@ -201,9 +202,9 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 		return false, nil
 	}
 	pause := sent.asked
-	if sent.unreached == sent.failed && failures >= longGone {
+	if sent.unreached == sent.failed && failures >= awayAfter {
 		away = true
-		pause = max(pause, d.pauseAfter(int(failures-longGone)/abreast+1))
+		pause = max(pause, d.pauseAfter(int(failures-awayAfter)/maxConcurrent+1))
 	}
 	switch {
 	case pause > 0:

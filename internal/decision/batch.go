@@ -16,14 +16,14 @@ func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, erro
 	return s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 }
 
-// DecideSeveral decides the requests of one call with one snapshot, in order, and stores all their
+// DecideBatch decides the requests of one call with one snapshot, in order, and stores all their
 // records before it returns. It looks up their users with stored. It calls more with each decision,
 // and stops if more returns false. For a nil request, more gets a nil decision.
 //
 // The whole call has a deadline, like a bulk call. Requests for which no time is left are DENY with
 // the reason evaluation_limit. If the caller disconnects, it stops and records nothing (Unavailable
 // "cancelled").
-func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
+func (s *Service) DecideBatch(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
 	records := make([]audit.Decision, 0, len(requests))
 	caller := ctx
 	for _, req := range requests {
@@ -69,10 +69,10 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 	return s.RecordAll(sc.Tenant, records)
 }
 
-// Try decides requests without recording or counting them, one after the other, until next returns
+// DecideUnrecorded decides requests without recording or counting them, one after the other, until next returns
 // nil. It is for searches, whose decisions nobody enforces. It looks up their users with stored.
 // Faults: those of stored, Unavailable "timeout" after the deadline of a bulk call, and "cancelled".
-func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
+func (s *Service) DecideUnrecorded(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for req := next(); req != nil; req = next() {
 			if err := fillUser(ctx, sc.Tenant, req, stored); err != nil {

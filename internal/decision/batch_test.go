@@ -26,7 +26,7 @@ var ways = map[string]func(c *fixture, ctx context.Context, user string) (bool, 
 		return err == nil && got.Results[0].Decision == audit.Permit, err
 	},
 	"several": func(c *fixture, ctx context.Context, user string) (granted bool, err error) {
-		err = c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(user)}, c.Person, func(_ int, d *rego.Decision) bool {
+		err = c.DecideBatch(ctx, anyone, c.set(), []*rego.Request{c.request(user)}, c.Person, func(_ int, d *rego.Decision) bool {
 			granted = d.Permit
 			return true
 		})
@@ -34,7 +34,7 @@ var ways = map[string]func(c *fixture, ctx context.Context, user string) (bool, 
 	},
 	"try": func(c *fixture, ctx context.Context, user string) (granted bool, err error) {
 		req := c.request(user)
-		err = c.Try(ctx, anyone, c.set(), c.Person, func() *rego.Request {
+		err = c.DecideUnrecorded(ctx, anyone, c.set(), c.Person, func() *rego.Request {
 			next := req
 			req = nil
 			return next
@@ -116,7 +116,7 @@ func TestCallerWhoLeft(t *testing.T) {
 	c := newFixture(t, `{}`, "package a\nallow := true")
 	ctx, leave := context.WithCancel(context.Background())
 	decided := 0
-	wantCancelled("several, between two", c, c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(`{}`), c.request(`{}`)}, c.Person, func(int, *rego.Decision) bool {
+	wantCancelled("several, between two", c, c.DecideBatch(ctx, anyone, c.set(), []*rego.Request{c.request(`{}`), c.request(`{}`)}, c.Person, func(int, *rego.Decision) bool {
 		decided++
 		leave()
 		return true
@@ -132,7 +132,7 @@ func TestSeveralPastTheDeadline(t *testing.T) {
 	c := newFixture(t, `{}`, "package a\nallow := true")
 	c.BulkDeadline = time.Nanosecond
 	var reasons []string
-	err := c.DecideSeveral(context.Background(), anyone, c.set(), []*rego.Request{c.request(`{}`), nil, c.request(`{}`)}, c.Person, func(_ int, d *rego.Decision) bool {
+	err := c.DecideBatch(context.Background(), anyone, c.set(), []*rego.Request{c.request(`{}`), nil, c.request(`{}`)}, c.Person, func(_ int, d *rego.Decision) bool {
 		if d != nil {
 			reasons = append(reasons, d.Effect.String()+" "+d.Reason)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/internal/lsp"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"

@@ -15,9 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
-	"github.com/gatehouse-dev/gatehouse/internal/tracing"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 )
 
 // BouncerConfig is the configuration of a bouncer at its start. Everything else is in its bundle.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )

@@ -19,7 +19,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/client"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 

@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )

@@ -7,7 +7,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )

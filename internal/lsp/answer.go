@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 

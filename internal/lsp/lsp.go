@@ -25,7 +25,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )

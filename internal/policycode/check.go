@@ -13,10 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/resource"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )

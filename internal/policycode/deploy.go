@@ -14,7 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )

@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"

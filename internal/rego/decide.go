@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // Options are the settings of one decision.

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // Applications read several spellings of a path as the same. They ignore case, the parameters of

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
 // TestResourceNames holds the lookup by name to a scan of all resources, over sets that

@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
-
 	"github.com/open-policy-agent/opa/v1/test/cases"
 	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
 // What the check takes, a stock OPA must take as a bundle, whichever types its

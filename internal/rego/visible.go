@@ -1,9 +1,8 @@
 package rego
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 const ownerEmail = "owner_email"

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"

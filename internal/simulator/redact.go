@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )

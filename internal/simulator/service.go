@@ -11,7 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"

@@ -17,7 +17,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"

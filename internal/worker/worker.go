@@ -21,7 +21,6 @@ import (
 	"io"
 
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"

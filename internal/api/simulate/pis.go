@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"

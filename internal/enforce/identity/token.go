@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/jwks"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/golang-jwt/jwt/v5"
 )
 
 const (

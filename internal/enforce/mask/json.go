@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )

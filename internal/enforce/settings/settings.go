@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
-
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )

@@ -1,11 +1,10 @@
 package native
 
 import (
+	gobinary "encoding/binary"
 	"math/big"
 	"math/rand/v2"
 	"strings"
-
-	gobinary "encoding/binary"
 )
 
 // draws returns a number from 0 to n-1.

@@ -103,7 +103,7 @@ func (p *process) runLimited(ctx context.Context, limit time.Duration, do func()
 			if remaining > 0 && limit < maxBusyWait {
 				return fault.New(fault.Unavailable, "worker_unavailable", "the server is too busy to evaluate this now").After(time.Second)
 			}
-			return limitFault(fmt.Sprintf("the evaluation did not finish within %s", limit))
+			return limitFault(fmt.Sprintf("the evaluation did not finish within %s", limit)).Because(errDeadline)
 		case <-ctx.Done():
 			p.kill()
 			<-done //nolint:errcheck // an error that kill caused
@@ -134,7 +134,10 @@ func (p *process) exitCause(cause error) error {
 	return fault.New(fault.Internal, "internal_error", "the evaluator stopped unexpectedly").Because(fmt.Errorf("%w: %w: %s", cause, p.err, p.log))
 }
 
-func limitFault(message string) error {
+// errDeadline is the cause of the fault of an evaluation whose child was killed at its deadline.
+var errDeadline = errors.New("the child was killed at the deadline")
+
+func limitFault(message string) *fault.Error {
 	f := fault.New(fault.Invalid, "evaluation_limit", message)
 	f.Details = []fault.Detail{{Pointer: "/rego_code", Message: message}}
 	return f

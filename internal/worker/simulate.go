@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -123,7 +122,7 @@ func (p *Pool) simulateOnce(ctx context.Context, tenant scope.TenantID, req requ
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
-		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not finish"):
+		errors.Is(err, errDeadline):
 		return simulationResult{}, limitFault(timeoutText(limit))
 	case err != nil:
 		return simulationResult{}, err

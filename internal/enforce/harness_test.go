@@ -82,15 +82,15 @@ func (p policySet) bundle(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var meta value.Value
+	meta := value.Object(value.Member{Key: "bouncer", Value: own})
 	if len(p.hashKey) > 0 {
 		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), masking.KeyPlace("", "k1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		meta = value.Object(value.Member{Key: masking.KeyMember, Value: value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)})})
+		meta = meta.With(masking.KeyMember, value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)}))
 	}
-	data, err := bundle.Write(bundle.Spec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing, Meta: meta})
+	data, err := bundle.Write(bundle.Spec{Revision: fmt.Sprint(p.revision), Set: set, Signing: p.signing, Meta: meta})
 	if err != nil {
 		t.Fatal(err)
 	}

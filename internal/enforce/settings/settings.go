@@ -131,9 +131,6 @@ type Reader struct {
 func (r *Reader) Read(bundle *bundle.Bundle, before *Settings) (*Settings, error) {
 	var m bundleMeta
 	own, err := json.Marshal(bundle.Meta["bouncer"]) // null if there is none, which changes nothing
-	if bundle.Bouncer.Defined() {
-		own = bundle.Bouncer.AppendJSON(nil)
-	}
 	if err == nil {
 		err = json.Unmarshal(own, &m)
 	}

@@ -7,15 +7,11 @@
 package bundle
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	_ "embed" // the modules below
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -55,51 +51,29 @@ type Spec struct {
 	Set *rego.Set
 	// Meta is the manifest's metadata: an object, or undefined.
 	Meta value.Value
-	// Bouncer is the bouncer's own configuration, under gatehouse.bouncer: an object, or undefined.
-	Bouncer value.Value
 	// Signing signs the bundle; nil leaves it unsigned.
 	Signing *SigningKey
 }
 
-// Write returns an OPA bundle: a gzipped tar with a manifest, the controls, each rewritten into its
-// own package, the data, and the entry point data.gatehouse.decision, with which a stock OPA
-// reaches the decision of rego.Set.Decide. Equal specs give equal bytes.
+// Write packs a set and returns its bundle for one enforcement point. Servers use Pack and
+// Packed.Bundle, because many enforcement points share what is packed.
 func Write(spec Spec) ([]byte, error) {
-	files, err := bundleFiles(spec)
+	packed, err := Pack(spec.Set)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Signing != nil {
-		sig, err := spec.Signing.sign(files)
-		if err != nil {
-			return nil, err
-		}
-		files[signaturesFile] = sig
+	parts, err := packed.Bundle(spec.Revision, spec.Meta, nil, spec.Signing)
+	if err != nil {
+		return nil, err
 	}
-	var buf bytes.Buffer
-	zip := gzip.NewWriter(&buf)
-	out := tar.NewWriter(zip)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		h := &tar.Header{Name: "/" + name, Mode: 0o600, Size: int64(len(files[name])), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR, Typeflag: tar.TypeReg}
-		if err := out.WriteHeader(h); err != nil {
-			return nil, fmt.Errorf("write the bundle: %w", err)
-		}
-		if _, err := out.Write(files[name]); err != nil {
-			return nil, fmt.Errorf("write the bundle: %w", err)
-		}
-	}
-	if err := out.Close(); err != nil {
-		return nil, fmt.Errorf("write the bundle: %w", err)
-	}
-	if err := zip.Close(); err != nil {
-		return nil, fmt.Errorf("write the bundle: %w", err)
-	}
-	return buf.Bytes(), nil
+	return bytes.Join(parts, nil), nil
 }
 
-// bundleFiles returns the files of a bundle by name, without the signatures.
-func bundleFiles(spec Spec) (map[string][]byte, error) {
-	s := spec.Set
+// bundleFiles returns the files of a bundle by name, without the manifest and the signatures: the
+// controls, each rewritten into its own package, the data, and the entry point
+// data.gatehouse.decision, with which a stock OPA reaches the decision of rego.Set.Decide. Equal sets
+// give equal files.
+func bundleFiles(s *rego.Set) (map[string][]byte, error) {
 	files := map[string][]byte{
 		entryFile: []byte(entryModule),
 		rulesFile: []byte(rulesModule),
@@ -121,9 +95,6 @@ func bundleFiles(spec Spec) (map[string][]byte, error) {
 	}
 	files[strictFile] = []byte(strictModule(slices.Sorted(maps.Keys(strict))))
 	index := []value.Member{{Key: "index", Value: index(s)}}
-	if spec.Bouncer.Defined() {
-		index = append(index, value.Member{Key: "bouncer", Value: spec.Bouncer})
-	}
 	referred := referredData(s)
 	if granted := referred[native.GrantsRoot]; granted.Defined() {
 		index = append(index, value.Member{Key: "granted", Value: granted})
@@ -134,7 +105,6 @@ func bundleFiles(spec Spec) (map[string][]byte, error) {
 	for root, doc := range referred {
 		files[root+"/data.json"] = doc.AppendJSON(nil)
 	}
-	files[manifestFile] = manifest(spec.Revision, spec.Meta, bundleRoots)
 	return files, nil
 }
 

@@ -36,7 +36,7 @@ func bundleSet(t testing.TB) *rego.Set {
 }
 
 func TestBundleIsDeterministicAndReadBack(t *testing.T) {
-	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: decodedValue(t, `{"tenant":"default"}`), Bouncer: decodedValue(t, `{"mode":"enforce"}`)}
+	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: decodedValue(t, `{"tenant":"default"}`)}
 	one, err := Write(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +53,6 @@ func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 	if b.Revision != "12" || b.Env != "sandbox" || b.Meta["tenant"] != "default" || b.Set.Revision() != 12 {
 		t.Errorf("%+v", b)
 	}
-	if mode, _ := b.Bouncer.Get("mode").Str(); mode != "enforce" {
-		t.Errorf("bouncer %v", b.Bouncer)
-	}
 	if got := b.Set.Control(3).Meta().Targets; got != "channel:3 integration:4" {
 		t.Errorf("the targets of its actions read %q", got)
 	}
@@ -70,7 +67,7 @@ func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 	if text := string(b.Set.PIP().AppendJSON(nil)); strings.Contains(text, "crm") || !strings.Contains(text, "suspended") {
 		t.Errorf("data.pip is %s", text)
 	}
-	again, err := Write(Spec{Revision: "12", Set: b.Set, Meta: spec.Meta, Bouncer: spec.Bouncer})
+	again, err := Write(Spec{Revision: "12", Set: b.Set, Meta: spec.Meta})
 	if err != nil || len(again) == 0 {
 		t.Errorf("what was read cannot be written: %v", err)
 	}

@@ -86,11 +86,10 @@ type Packed struct {
 
 // Pack packs the controls and resources of a set, and the data that the controls refer to.
 func Pack(set *rego.Set) (*Packed, error) {
-	files, err := bundleFiles(Spec{Set: set})
+	files, err := bundleFiles(set)
 	if err != nil {
 		return nil, err
 	}
-	delete(files, manifestFile)
 	return pack(files)
 }
 

@@ -33,8 +33,6 @@ type Bundle struct {
 	Set      *rego.Set
 	// Meta is the manifest's metadata.
 	Meta map[string]any
-	// Bouncer is the bouncer's own configuration, undefined if there is none.
-	Bouncer value.Value
 }
 
 // Reader reads bundles for one enforcement point.
@@ -84,7 +82,6 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.Bouncer = doc.Get("bouncer")
 	if b.Set, err = r.index(doc.Get("index"), doc.Get("granted"), files); err != nil {
 		return nil, err
 	}

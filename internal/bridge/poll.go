@@ -284,7 +284,7 @@ func tagged(lines []string, tag string) bool {
 func (s *Service) discoveryConfig(id int64, env scope.Env, key *bundle.SigningKey) value.Value {
 	m := func(k string, v value.Value) value.Member { return value.Member{Key: k, Value: v} }
 	service := m("service", value.String("gatehouse"))
-	bundle := []value.Member{
+	source := []value.Member{
 		service,
 		m("resource", value.String("/bundles/"+strconv.FormatInt(id, 10))),
 		m("polling", value.Object(
@@ -293,10 +293,10 @@ func (s *Service) discoveryConfig(id int64, env scope.Env, key *bundle.SigningKe
 		)),
 	}
 	if key != nil {
-		bundle = append(bundle, m("signing", value.Object(m("keyid", value.String(key.ID)))))
+		source = append(source, m("signing", value.Object(m("keyid", value.String(key.ID)))))
 	}
 	return value.Object(
-		m("bundles", value.Object(m("authz", value.Object(bundle...)))),
+		m("bundles", value.Object(m("authz", value.Object(source...)))),
 		m("decision_logs", value.Object(service, m("reporting", value.Object(m("min_delay_seconds", value.Int(1)), m("max_delay_seconds", value.Int(5)))))),
 		m("status", value.Object(service)),
 		m("default_decision", value.String("/gatehouse/decision")),

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Version is the state of a control after a change. Its created_by and created_at are those of the
+// Version is the state of a policy after a change. Its created_by and created_at are those of the
 // change.
 type Version struct {
 	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`

@@ -17,9 +17,9 @@ import (
 func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
 	now := f.Now()
 	f.mu.Lock()
-	f.sync.Download = now
+	f.progress.Download = now
 	f.mu.Unlock()
-	err := error(nil)
+	var err error
 	if len(data) > uplink.MaxBundle {
 		err = &SyncError{Code: "bundle_too_large", Message: "the bundle is over 64 MiB"}
 	} else {
@@ -31,14 +31,14 @@ func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string,
 	if err != nil {
 		f.Count.BundlesRefused.Add(1)
 		f.mu.Lock()
-		f.sync.Refused = etag
+		f.progress.Refused = etag
 		f.mu.Unlock()
 		return false, err
 	}
 	f.Count.BundlesActivated.Add(1)
 	st := f.State.Load()
 	f.mu.Lock()
-	f.sync.ETag, f.sync.Refused, f.sync.Size, f.sync.Active, f.sync.Err = etag, "", len(data), now, nil
+	f.progress.ETag, f.progress.Refused, f.progress.Size, f.progress.Active, f.progress.Err = etag, "", len(data), now, nil
 	f.mu.Unlock()
 	if fresh {
 		f.confirmedAt(now)
@@ -65,14 +65,14 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 		}
 	}()
 	before := f.State.Load()
-	bundle, err := bundle.Reader{Verify: f.Verify, Active: before.Set, Stored: stored}.Read(data)
+	read, err := bundle.Reader{Verify: f.Verify, Active: before.Set, Stored: stored}.Read(data)
 	if err != nil {
 		return refusedBundle(err)
 	}
-	if isOlder(bundle.Revision, before.Revision) {
-		return &SyncError{Code: "bundle_rollback", Message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.Revision)}
+	if isOlder(read.Revision, before.Revision) {
+		return &SyncError{Code: "bundle_rollback", Message: fmt.Sprintf("revision %s is older than %s, which is active", read.Revision, before.Revision)}
 	}
-	s, err := f.Reader.Read(bundle, before.Settings)
+	s, err := f.Reader.Read(read, before.Settings)
 	if err != nil {
 		return &SyncError{Code: "bundle_configuration", Message: err.Error()}
 	}
@@ -80,7 +80,7 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 		return &SyncError{Code: "bundle_foreign", Message: "the bundle is another bouncer's"}
 	}
 	if s.Environment == "" {
-		s.Environment = bundle.Env
+		s.Environment = read.Env
 	}
 	var creds *settings.Credentials
 	if s.CredentialsNo > 0 {
@@ -88,7 +88,7 @@ func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id 
 			return err
 		}
 	}
-	f.State.Store(&settings.State{Settings: s, Credentials: creds, Set: bundle.Set, Revision: bundle.Revision, Activated: f.Now(), Controls: len(bundle.Set.Controls())})
+	f.State.Store(&settings.State{Settings: s, Credentials: creds, Set: read.Set, Revision: read.Revision, Activated: f.Now(), Controls: len(read.Set.Controls())})
 	f.Activated()
 	return nil
 }

@@ -69,8 +69,8 @@ type Follower struct {
 	labels  atomic.Pointer[[]byte]
 	contact atomic.Pointer[time.Time]
 
-	mu   sync.Mutex
-	sync Progress
+	mu       sync.Mutex
+	progress Progress
 }
 
 // New returns a follower, in the state of a bouncer without a bundle.
@@ -91,7 +91,7 @@ func (f *Follower) initial() *settings.State {
 func (f *Follower) Progress() Progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sync
+	return f.progress
 }
 
 // LabelMap identifies the bouncer in reports, as OPA's labels do.
@@ -106,7 +106,7 @@ func (f *Follower) Labels() []byte { return *f.labels.Load() }
 // relabel records the bouncer's id, and rebuilds the labels.
 func (f *Follower) relabel(id string) {
 	f.mu.Lock()
-	f.sync.ID = id
+	f.progress.ID = id
 	f.mu.Unlock()
 	data, err := json.Marshal(f.LabelMap())
 	if err != nil {
@@ -159,7 +159,7 @@ type Progress struct {
 	// Denied is true while the control plane rejects the bouncer's credential.
 	Denied bool
 
-	identified bool // identified means that the control plane has confirmed which bouncer the token belongs to.
+	identified bool // the control plane has confirmed which bouncer the token belongs to
 }
 
 // SyncError says why a bundle did not become active, in the form of status reports.
@@ -197,7 +197,7 @@ func (f *Follower) Restore() {
 		etag = "" // the token has changed since, so fetch the bundle again for its key
 	}
 	f.mu.Lock()
-	f.sync.ETag, f.sync.Size = etag, len(data)
+	f.progress.ETag, f.progress.Size = etag, len(data)
 	f.mu.Unlock()
 	f.relabel(head.Bouncer)
 	f.confirmedAt(contact)
@@ -231,10 +231,8 @@ func (f *Follower) Run(ctx context.Context) {
 			f.Changed()
 		default:
 			wait = retryMin
-			if early := f.Now().Sub(began); early < spinGuard {
-				if !pause.For(ctx, f.IDs.Jitter(spinGuard)) {
-					return
-				}
+			if f.Now().Sub(began) < spinGuard && !pause.For(ctx, f.IDs.Jitter(spinGuard)) {
+				return
 			}
 		}
 	}
@@ -244,7 +242,7 @@ func (f *Follower) Run(ctx context.Context) {
 func (f *Follower) RefusedTag() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sync.Refused
+	return f.progress.Refused
 }
 
 // noteOutcome records the result of a poll for the status report.
@@ -255,24 +253,24 @@ func (f *Follower) noteOutcome(err error) {
 	var refused *SyncError
 	switch {
 	case err == nil:
-		f.sync.Denied = false
-		if f.sync.Refused == "" {
-			f.sync.Err = nil
+		f.progress.Denied = false
+		if f.progress.Refused == "" {
+			f.progress.Err = nil
 		}
 	case errors.As(err, &refused):
-		f.sync.Err = refused
+		f.progress.Err = refused
 	case errors.As(err, &statusErr):
-		f.sync.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
-		f.sync.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
+		f.progress.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
+		f.progress.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
 	default:
-		f.sync.Err = &SyncError{Code: "bundle_error", Message: err.Error()}
+		f.progress.Err = &SyncError{Code: "bundle_error", Message: err.Error()}
 	}
 }
 
 // poll sends one request. changed is true if another bundle became active.
 func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 	f.mu.Lock()
-	s := f.sync
+	s := f.progress
 	f.mu.Unlock()
 	if !s.identified {
 		if s, err = f.identifySelf(ctx); err != nil {
@@ -309,7 +307,7 @@ func (f *Follower) poll(ctx context.Context) (changed bool, err error) {
 		req.Header.Set(HeaderNonce, nonce)
 	}
 	f.mu.Lock()
-	f.sync.Request = f.Now()
+	f.progress.Request = f.Now()
 	f.mu.Unlock()
 	resp, err := f.Client.Do(req)
 	if err != nil {
@@ -408,11 +406,11 @@ func (f *Follower) identifySelf(ctx context.Context) (Progress, error) {
 		return Progress{}, err
 	}
 	f.mu.Lock()
-	foreign := f.sync.ID != "" && f.sync.ID != id
+	foreign := f.progress.ID != "" && f.progress.ID != id
 	if foreign {
-		f.sync.ETag, f.sync.Size = "", 0
+		f.progress.ETag, f.progress.Size = "", 0
 	}
-	f.sync.identified = true
+	f.progress.identified = true
 	f.mu.Unlock()
 	if foreign {
 		f.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
@@ -422,7 +420,7 @@ func (f *Follower) identifySelf(ctx context.Context) (Progress, error) {
 	f.relabel(id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sync, nil
+	return f.progress, nil
 }
 
 // whoAmI asks which bouncer the token belongs to.

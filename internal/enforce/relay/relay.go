@@ -276,36 +276,36 @@ func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbou
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
-	conn, clientConn, err := rc.Hijack()
+	client, clientBuf, err := rc.Hijack()
 	if err != nil { // the application has done its part
 		l.Count.Aborted.Add(1)
 		l.Log.WarnContext(r.Context(), "the client's connection could not be taken over for a WebSocket", "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	defer conn.Close()
-	release(conn)
-	_ = conn.SetDeadline(time.Time{})
+	defer client.Close()
+	release(client)
+	_ = client.SetDeadline(time.Time{})
 	_ = ans.Extend(100 * 365 * 24 * time.Hour) // an open socket may be silent
 	head := http.Header{}
 	header.CopyAnswer(head, ans.Header)
 	rules.Head(head)
 	head.Set("Connection", "Upgrade")
 	head.Set("Upgrade", "websocket")
-	_, _ = clientConn.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	if head.Write(clientConn) != nil {
+	_, _ = clientBuf.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	if head.Write(clientBuf) != nil {
 		return
 	}
-	_, _ = clientConn.WriteString("\r\n")
-	if clientConn.Flush() != nil {
+	_, _ = clientBuf.WriteString("\r\n")
+	if clientBuf.Flush() != nil {
 		return
 	}
 	// When one copy ends, it closes both sides, so that the other copy ends too.
-	closeBoth := func() { _ = conn.Close(); _ = appConn.Close() }
+	closeBoth := func() { _ = client.Close(); _ = appConn.Close() }
 	remove := l.tunnels.add(in, who, closeBoth)
 	defer remove()
 	var both sync.WaitGroup
-	both.Go(func() { defer closeBoth(); _, _ = io.Copy(appConn, clientConn.Reader) })
-	both.Go(func() { defer closeBoth(); _, _ = io.Copy(conn, appConn) })
+	both.Go(func() { defer closeBoth(); _, _ = io.Copy(appConn, clientBuf.Reader) })
+	both.Go(func() { defer closeBoth(); _, _ = io.Copy(client, appConn) })
 	both.Wait()
 }
 

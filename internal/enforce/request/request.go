@@ -110,8 +110,8 @@ func (in *Inbound) Deadline(most time.Duration) time.Duration {
 	return most
 }
 
-// Parse checks what every request needs, also one to the bouncer's own endpoints: who sent
-// it, and its canonical path.
+// Parse makes the checks that every request needs, including those to the bouncer's own endpoints:
+// who sent it, and its canonical path.
 func (rd *Reader) Parse(r *http.Request, st *settings.Settings) (in Inbound, refusal *Refusal) {
 	from := wire.ClientOf(r)
 	in = Inbound{At: rd.now(), Method: r.Method, Headers: r.Header, Peer: from.Peer, PeerName: from.Name, Secure: from.Secure}

@@ -38,12 +38,12 @@ func (n Names) Find(name string) (known string, ok bool) {
 }
 
 // Misspelt returns the known name that differs from name in case only.
-func (n Names) Misspelt(name string) (known string, is bool) {
+func (n Names) Misspelt(name string) (known string, found bool) {
 	known, ok := n.Find(name)
 	return known, ok && known != name
 }
 
-// fold appends s in a single spelling: Unicode's simple case folding, in lower case for ASCII. The
+// fold returns s in a single spelling, in the memory of dst: Unicode's simple case folding, in lower case for ASCII. The
 // Kelvin sign becomes k and the long s becomes s. The Turkish dotted and dotless i become i, as in
 // Java.
 func fold(dst []byte, s string) []byte {

@@ -341,7 +341,7 @@ func (u *Upstream) sendFast(ctx context.Context, in *Request, head *header.Outgo
 		again := l.used && !fresh
 		conn := l.conn
 		stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // Finish closes it
+		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // Finish closes the connection
 			break
 		}
 		stop()

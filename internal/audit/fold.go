@@ -79,6 +79,9 @@ type offer struct {
 // fold decides whether a decision gets its own entry, and counts it if it does not. resent says that
 // the sender may send the same decision again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
+	if !d.foldable() { // most decisions
+		return fold.Own
+	}
 	now := l.cfg.Now()
 	o := l.folders.offer(tenant, d, resent, now)
 	if o.to == nil {

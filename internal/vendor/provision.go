@@ -134,11 +134,23 @@ func (s *Service) reason(ctx context.Context, p provisioning, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTime)
 	defer cancel()
-	if held, failed := s.Tenants.IsAttemptOf(ctx, p.Tenant, p.Attempt); failed == nil && !held {
-		return tenant.TakenOver().Because(err)
+	// The store may have ended several connections of a replica that was frozen, and only a call
+	// notices that. So the first answers may be errors.
+	for range askedTimes {
+		held, failed := s.Tenants.IsAttemptOf(ctx, p.Tenant, p.Attempt)
+		if failed != nil {
+			continue
+		}
+		if !held {
+			return tenant.TakenOver().Because(err)
+		}
+		return err
 	}
 	return err
 }
+
+// askedTimes is how often a failed attempt asks the store whether it was taken over.
+const askedTimes = 3
 
 // checkOwner checks, before a step in the new tenant's store, that no other request has taken over.
 // The tenant of that request may have the same id, and would get our credentials.

@@ -170,6 +170,9 @@ func measure(t *testing.T, l *DecisionLog, name string, f Filter) {
 	}
 	slices.Sort(times)
 	t.Logf("%-34s median %8s worst %8s  filtered %7d of %d", name, times[3].Round(10*time.Microsecond), times[6].Round(10*time.Microsecond), page.Filtered, page.Total)
+	if times[3] > 200*time.Millisecond {
+		t.Errorf("%s took %s, want at most 200 ms", name, times[3])
+	}
 }
 
 const benchRows = 25_000

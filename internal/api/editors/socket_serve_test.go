@@ -422,7 +422,11 @@ func TestSocketClose(t *testing.T) {
 	if code := listens.code(); code != int(websocket.StatusGoingAway) {
 		t.Errorf("closed with %d, want %d", code, websocket.StatusGoingAway)
 	}
-	<-closed // although the other peer does not answer
+	select {
+	case <-closed:
+	case <-time.After(2 * time.Second):
+		t.Error("CloseSockets waits for a peer that does not answer, want it to return")
+	}
 	if _, status := w.try("c"); status != http.StatusTooManyRequests {
 		t.Errorf("upgrade after CloseSockets = %d, want %d", status, http.StatusTooManyRequests)
 	}

@@ -45,11 +45,11 @@ var layers = []layer{
 	}},
 	{"storage and network", []string{
 		"internal/cache",
+		"internal/counterfile",
 		"internal/db",
-		"internal/lane",
+		"internal/fastpath",
 		"internal/outbound",
 		"internal/spool",
-		"internal/tally",
 		"internal/tracing",
 	}},
 	{"storage services", []string{
@@ -76,10 +76,10 @@ var layers = []layer{
 	}},
 	{"what an evaluation uses", []string{
 		"internal/audit/actor",
+		"internal/memory",
 		"internal/pip/source",
 		"internal/redact",
 		"internal/rego/eval",
-		"internal/room",
 	}},
 	{"built-in functions", []string{
 		"internal/rego/builtin",
@@ -98,13 +98,13 @@ var layers = []layer{
 		"internal/rego",
 	}},
 	{"around the PDP", []string{
-		"internal/hint",
+		"internal/assist",
 		"internal/rego/bundle",
 		"internal/rego/explain",
 	}},
 	{"test suites and replay", []string{
 		"internal/rego/suite",
-		"internal/rerun",
+		"internal/replay/compare",
 	}},
 	{"controls as files", []string{
 		"internal/controlfile",
@@ -116,7 +116,7 @@ var layers = []layer{
 		"internal/audit",
 	}},
 	{"readers of the audit log", []string{
-		"internal/audit/follow",
+		"internal/audit/tail",
 	}},
 	{"what a tenant owns", []string{
 		"internal/anomaly",
@@ -128,7 +128,7 @@ var layers = []layer{
 	}},
 	{"sign-in factors", []string{
 		"internal/factor",
-		"internal/guess",
+		"internal/lockout",
 	}},
 	{"credentials, controls, decisions", []string{
 		"internal/access",
@@ -149,10 +149,10 @@ var layers = []layer{
 		"internal/authzen",
 		"internal/bridge",
 		"internal/dashboard",
-		"internal/edge",
 		"internal/policycode",
 		"internal/replay",
 		"internal/scim",
+		"internal/servertls",
 		"internal/signon",
 		"internal/simulator",
 		"internal/telemetry",
@@ -196,9 +196,9 @@ var layers = []layer{
 		"internal/enforce/mask",
 	}},
 	{"the data plane: uses of messages", []string{
+		"internal/enforce/controlplane",
 		"internal/enforce/journal",
 		"internal/enforce/session",
-		"internal/enforce/uplink",
 		"internal/enforce/usage",
 	}},
 	{"the data plane: settings and discovery", []string{
@@ -206,7 +206,7 @@ var layers = []layer{
 		"internal/enforce/settings",
 	}},
 	{"the data plane: bundles and requests", []string{
-		"internal/enforce/follow",
+		"internal/enforce/bundlesync",
 		"internal/enforce/panics",
 		"internal/enforce/request",
 	}},
@@ -222,7 +222,7 @@ var layers = []layer{
 		"internal/enforce/maskbody",
 	}},
 	{"the data plane: MCP", []string{
-		"internal/enforce/toolgate",
+		"internal/enforce/mcpguard",
 	}},
 	{"the data plane: to the application", []string{
 		"internal/enforce/relay",

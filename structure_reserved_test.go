@@ -9,7 +9,7 @@ import (
 // dataPlaneHTTP are the packages of the data plane that speak HTTP. The others are pure.
 var dataPlaneHTTP = []string{
 	"internal/enforce/bodies",
-	"internal/enforce/follow",
+	"internal/enforce/bundlesync",
 	"internal/enforce/gateway",
 	"internal/enforce/header",
 	"internal/enforce/identity",
@@ -21,8 +21,8 @@ var dataPlaneHTTP = []string{
 	"internal/enforce/request",
 	"internal/enforce/settings",
 	"internal/enforce/shadow",
-	"internal/enforce/toolgate",
-	"internal/enforce/uplink",
+	"internal/enforce/mcpguard",
+	"internal/enforce/controlplane",
 	"internal/enforce/upstream",
 	"internal/enforce/usage",
 	"internal/enforce/wire",
@@ -31,7 +31,7 @@ var dataPlaneHTTP = []string{
 // checkReserved: what only some packages may import.
 func checkReserved(t *testing.T, files []source) {
 	only := map[string][]string{
-		"net/http":                        {"internal/blob/s3test", "internal/jwks", "internal/outbound", "internal/tracing", "internal/lane", "internal/rest", "internal/rest/bind", "internal/rest/origin", "internal/rest/schema", "internal/rest/site", "internal/rest/resttest", "internal/api", "internal/enforce", "internal/webui", "internal/devdocs", "internal/client", "internal/cli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"net/http":                        {"internal/blob/s3test", "internal/jwks", "internal/outbound", "internal/tracing", "internal/fastpath", "internal/rest", "internal/rest/bind", "internal/rest/origin", "internal/rest/schema", "internal/rest/site", "internal/rest/resttest", "internal/api", "internal/enforce", "internal/webui", "internal/devdocs", "internal/client", "internal/cli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
 		"database/sql":                    {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/dbtest", "internal/app/apptest", "internal/pip/source", "bench"},
 		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},

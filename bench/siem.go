@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/integration"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
@@ -46,7 +46,7 @@ type siemRow struct {
 // collector is a SIEM that checks the chains.
 type collector struct {
 	mu          sync.Mutex
-	ends        map[string]follow.End
+	ends        map[string]tail.End
 	lines, want int
 	again       int
 	gaps        []string
@@ -60,7 +60,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var l follow.Line
+		var l tail.Line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			c.gaps = append(c.gaps, err.Error())
 			continue
@@ -73,7 +73,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take takes a line. The caller holds mu.
-func (c *collector) take(l follow.Line) {
+func (c *collector) take(l tail.Line) {
 	end, known := c.ends[l.Chain]
 	switch {
 	case known && l.Position <= end.Position:
@@ -82,7 +82,7 @@ func (c *collector) take(l follow.Line) {
 	case known && (l.Position != end.Position+1 || l.PreviousHash != end.Hash):
 		c.gaps = append(c.gaps, fmt.Sprintf("%s: %d after %d", l.Chain, l.Position, end.Position))
 	}
-	c.ends[l.Chain] = follow.End{Position: l.Position, Hash: l.Hash}
+	c.ends[l.Chain] = tail.End{Position: l.Position, Hash: l.Hash}
 	if l.Decision == nil {
 		return
 	}
@@ -120,7 +120,7 @@ func benchSIEM(ctx context.Context, o options) (row siemRow, err error) {
 	}
 	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
 	defer target.Close()
-	sink := &collector{ends: map[string]follow.End{}, complete: make(chan struct{}), want: burstRate * int(burstTime/time.Second)}
+	sink := &collector{ends: map[string]tail.End{}, complete: make(chan struct{}), want: burstRate * int(burstTime/time.Second)}
 	server := httptest.NewServer(sink)
 	defer server.Close()
 	service := &integration.Service{Stores: stores, Now: now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}

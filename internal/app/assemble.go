@@ -30,7 +30,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
-	"github.com/gatehouse-dev/gatehouse/internal/edge"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
@@ -49,6 +48,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/servertls"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
@@ -106,7 +106,7 @@ type parts struct {
 	vendors      *vendor.Service
 	deployments  *region.Service
 	routes       *domain.Routes
-	edge         *edge.Edge // nil: there is no TLS listener
+	edge         *servertls.Terminator // nil: there is no TLS listener
 	signOn       *signon.Service
 	scim         *scim.Service
 	actions      *action.Service

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -46,15 +46,15 @@ func (p *parts) setUpEditors(context.Context) error {
 }
 
 // Templates returns the shipped controls in the form that editors offer.
-func Templates() ([]hint.Template, error) {
+func Templates() ([]assist.Template, error) {
 	catalogue, err := template.Load()
 	if err != nil {
 		return nil, err
 	}
-	var out []hint.Template
+	var out []assist.Template
 	for _, id := range catalogue.IDs() {
 		t, _ := catalogue.Get(id)
-		out = append(out, hint.Template{ID: t.ID, Title: t.Title, Doc: strings.TrimSpace(t.Description), Source: t.Source()})
+		out = append(out, assist.Template{ID: t.ID, Title: t.Title, Doc: strings.TrimSpace(t.Description), Source: t.Source()})
 	}
 	return out, nil
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/edge"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/servertls"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -54,7 +54,7 @@ type logMonitor struct {
 	now     func() time.Time
 	log     *slog.Logger
 	// edge has the deployment's own certificate; nil: the server does not end TLS.
-	edge *edge.Edge
+	edge *servertls.Terminator
 
 	mu      sync.Mutex
 	alarmed time.Time

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/counterfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
@@ -17,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
-	"github.com/gatehouse-dev/gatehouse/internal/tally"
 	"github.com/gatehouse-dev/gatehouse/internal/vendor"
 )
 
@@ -117,7 +117,7 @@ func startVendors(p *parts) error {
 // ensures that no other process uses the data directory.
 func startMetering(p *parts) error {
 	dir := filepath.Join(p.cfg.DataDir, "usage")
-	book, err := tally.Open(dir, p.log)
+	book, err := counterfile.Open(dir, p.log)
 	if err != nil {
 		return fmt.Errorf("open the counters of API calls in %s: %w", dir, err)
 	}

@@ -15,12 +15,12 @@ import (
 
 	"golang.org/x/crypto/acme"
 
-	"github.com/gatehouse-dev/gatehouse/internal/edge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/servertls"
 )
 
 // checkTLS returns an error for the first invalid setting of TLS or ACME.
@@ -55,8 +55,8 @@ func (c *Config) checkTLS() error {
 		return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: at least one is needed")
 	}
 	for _, name := range c.ACMEChallenges {
-		if !slices.Contains([]string{edge.HTTP01, edge.TLSALPN01}, name) {
-			return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: %q is neither %s nor %s", name, edge.HTTP01, edge.TLSALPN01)
+		if !slices.Contains([]string{servertls.HTTP01, servertls.TLSALPN01}, name) {
+			return fmt.Errorf("GATEHOUSE_ACME_CHALLENGES: %q is neither %s nor %s", name, servertls.HTTP01, servertls.TLSALPN01)
 		}
 	}
 	if c.ACMETenantOrders < 1 {
@@ -72,7 +72,7 @@ func startEdge(p *parts) error {
 		return nil
 	}
 	var err error
-	p.edge, err = edge.New(edge.Config{
+	p.edge, err = servertls.New(servertls.Config{
 		Routes: p.routes, KeyPair: p.domains.KeyPair, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, ACME: p.domains.ACME, Now: p.now, Log: p.log,
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func startEdge(p *parts) error {
 	}
 	client := outbound.Trusted(calls)
 	p.closers.add("ACME", time.Second, func(context.Context) error { client.Close(); return nil })
-	orders := edge.NewOrderer(edge.OrderConfig{
+	orders := servertls.NewOrderer(servertls.OrderConfig{
 		Domains: p.domains, Routes: p.routes, Directory: p.cfg.ACMEDirectory, Email: p.cfg.ACMEEmail, Methods: p.cfg.ACMEChallenges,
 		Limit: p.cfg.ACMETenantOrders, Now: p.now, Log: p.log,
 		Client: func(key crypto.Signer) *acme.Client {

@@ -34,7 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -144,7 +144,7 @@ type Service struct {
 	entries   *otter.Cache[[sha256.Size]byte, *entry]
 	loads     singleflight.Group
 	used      usage
-	lobby     guess.Limiter
+	lobby     lockout.Limiter
 	stop      func()
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -112,7 +112,7 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 	}
 	var c challenge
 	var u user.User
-	var g guess.Guess
+	var g lockout.Guess
 	err := store.Read(ctx, func(tx *db.Tx) (err error) {
 		if c, err = selectChallenge(ctx, tx, challengeDigest(p.Challenge)); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 		if u, err = user.ByID(ctx, tx, c.UserID); err != nil {
 			return err
 		}
-		g, err = guess.Load(ctx, tx, sc.Actor.IP, u.Username, f.s.Now())
+		g, err = lockout.Load(ctx, tx, sc.Actor.IP, u.Username, f.s.Now())
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
@@ -133,7 +133,7 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 		return badChallenge()
 	}
 	if wait := g.LockedFor(f.s.Now()); wait > 0 {
-		return guess.Locked(wait)
+		return lockout.Locked(wait)
 	}
 	if err := f.queue(ctx, &g); err != nil {
 		return err
@@ -147,18 +147,18 @@ func (f *Factors) answer(ctx context.Context, store *db.DB, sc scope.Scope, p Pr
 		return err
 	}
 	if wait > 0 {
-		return guess.Locked(wait)
+		return lockout.Locked(wait)
 	}
 	return f.s.finish(ctx, store, sc, &passwordSignIn{Guess: g, rehash: c.Rehash, code: p.Code, challenge: &c}, open)
 }
 
 // queue delays a caller who has guessed wrong before, as check does.
-func (f *Factors) queue(ctx context.Context, g *guess.Guess) error {
+func (f *Factors) queue(ctx context.Context, g *lockout.Guess) error {
 	if g.Familiar {
 		return nil
 	}
-	if !f.s.lobby.Acquire(g.Network, guess.SeatsNetwork) {
-		return guess.TooManySignIns()
+	if !f.s.lobby.Acquire(g.Network, lockout.SeatsNetwork) {
+		return lockout.TooManySignIns()
 	}
 	defer f.s.lobby.Release(g.Network)
 	return f.s.Pause(ctx, g.Delay(f.s.Now()))

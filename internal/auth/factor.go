@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -289,7 +289,7 @@ func (f *Factors) ResetOf(ctx context.Context, sc scope.Scope, userID string) er
 
 // forgetMethods clears how a person last signed in, and unlocks their codes.
 func (f *Factors) forgetMethods(ctx context.Context, tx *db.Tx, u user.User) error {
-	if err := guess.ClearCodes(ctx, tx, u.ID); err != nil {
+	if err := lockout.ClearCodes(ctx, tx, u.ID); err != nil {
 		return err
 	}
 	return user.RecordPasswordUse(ctx, tx, u, factor.None.Methods())
@@ -314,12 +314,12 @@ func (f *Factors) verifyCode(ctx context.Context, tx *db.Tx, t scope.TenantID, s
 	sc.Tenant = t
 	sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}
 	if factor.IsTimed(in.code) {
-		wait, err := guess.ReserveCode(ctx, tx, u.ID, f.s.Now())
+		wait, err := lockout.ReserveCode(ctx, tx, u.ID, f.s.Now())
 		if err != nil {
 			return proof, nil, err
 		}
 		if wait > 0 {
-			return proof, guess.Locked(wait), nil
+			return proof, lockout.Locked(wait), nil
 		}
 	}
 	if proof, err = f.Verify(ctx, tx, sc, u, in.code); err != nil {
@@ -328,5 +328,5 @@ func (f *Factors) verifyCode(ctx context.Context, tx *db.Tx, t scope.TenantID, s
 	if proof == factor.None {
 		return proof, wrongCode(), f.s.recordFailure(ctx, tx, sc, in.Guess)
 	}
-	return proof, nil, guess.ClearCodes(ctx, tx, u.ID)
+	return proof, nil, lockout.ClearCodes(ctx, tx, u.ID)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/totptest"
@@ -325,10 +325,10 @@ func TestGuessedCodes(t *testing.T) {
 		ctx := context.Background()
 		r.Pause = func(context.Context, time.Duration) error { return nil }
 		a := r.enrolledUser(scope.DefaultTenant, "alice")
-		for range 3 * guess.PairGuesses { // the password alone locks nothing
+		for range 3 * lockout.PairGuesses { // the password alone locks nothing
 			a.challenge()
 		}
-		for i := range guess.PairGuesses {
+		for i := range lockout.PairGuesses {
 			c := a.challenge()
 			_, err := a.respond(c, a.wrongCode())
 			wantCode(t, fmt.Sprintf("guess %d", i), err, codeInvalid)
@@ -344,12 +344,12 @@ func TestGuessedCodes(t *testing.T) {
 			_, err := r.Service.Login(ctx, sc, Proof{Username: "alice", Password: password, Code: code})
 			return err
 		}
-		for i := range guess.CodeGuesses - guess.PairGuesses {
+		for i := range lockout.CodeGuesses - lockout.PairGuesses {
 			wantCode(t, fmt.Sprintf("from address %d", i), from(i, a.wrongCode()), codeInvalid)
 		}
 		wantCode(t, "the right code from one more address", from(200, a.code(0)), "locked")
 		wantCode(t, "a recovery code", from(201, a.codes[0]), okay)
-		r.clock.pass(guess.LockTime)
+		r.clock.pass(lockout.LockTime)
 		wantCode(t, "after the lock", from(202, a.code(0)), okay)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -383,7 +383,7 @@ func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Session
 		}
 	}
 	if what >= user.EndsAll {
-		if err := guess.DropPlaces(ctx, tx, userID); err != nil {
+		if err := lockout.DropPlaces(ctx, tx, userID); err != nil {
 			return err
 		}
 		if err := factor.Forget(ctx, tx, userID); err != nil {

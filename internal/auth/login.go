@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -101,17 +101,17 @@ func unknownText(nobody, text string) string {
 
 // check counts a guess and checks the password. A locked pair is refused before any hashing. rehash
 // is a new hash of a correct password whose hash has an outdated cost.
-func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess.Guess, rehash string, err error) {
-	g, err = db.ReadStore(ctx, store, func(tx *db.Tx) (guess.Guess, error) { return guess.Load(ctx, tx, sc.Actor.IP, name, s.Now()) })
+func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g lockout.Guess, rehash string, err error) {
+	g, err = db.ReadStore(ctx, store, func(tx *db.Tx) (lockout.Guess, error) { return lockout.Load(ctx, tx, sc.Actor.IP, name, s.Now()) })
 	if err != nil {
 		return false, g, "", err
 	}
 	if wait := g.LockedFor(s.Now()); wait > 0 {
-		return false, g, "", guess.Locked(wait)
+		return false, g, "", lockout.Locked(wait)
 	}
 	if !g.Familiar {
-		if !s.lobby.Acquire(g.Network, guess.SeatsNetwork) {
-			return false, g, "", guess.TooManySignIns()
+		if !s.lobby.Acquire(g.Network, lockout.SeatsNetwork) {
+			return false, g, "", lockout.TooManySignIns()
 		}
 		defer s.lobby.Release(g.Network)
 		if err := s.Pause(ctx, g.Delay(s.Now())); err != nil {
@@ -132,7 +132,7 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", err
 	}
 	if wait > 0 { // locked by guesses while we waited
-		return false, g, "", guess.Locked(wait)
+		return false, g, "", lockout.Locked(wait)
 	}
 	right, stale := turn.Verify(g.User.PasswordHash, password)
 	if right && stale {
@@ -178,7 +178,7 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 
 // recordFailure records a failed sign-in. It writes the same number of rows for known and
 // unknown accounts.
-func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess.Guess) error {
+func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g lockout.Guess) error {
 	locks := g.WillLock()
 	if !g.ShouldRecord() {
 		return nil
@@ -194,7 +194,7 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	err := audit.Append(ctx, tx, sc, now, audit.Entry{
 		Type: kind, Object: "user", ObjectID: g.User.ID, ObjectName: g.User.Username, EventContext: data,
 	})
-	if err != nil || g.Account.Failures != guess.AlertAt && !locks {
+	if err != nil || g.Account.Failures != lockout.AlertAt && !locks {
 		return err
 	}
 	data["severity"] = "warning"
@@ -203,7 +203,7 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 
 // passwordSignIn is a sign-in with a correct password.
 type passwordSignIn struct {
-	guess.Guess
+	lockout.Guess
 	// rehash is a new hash of the password, if it needs one.
 	rehash string
 	// code is what was sent for the second factor.
@@ -248,7 +248,7 @@ func (s *Service) completeSignIn(ctx context.Context, tx *db.Tx, t scope.TenantI
 		return err
 	}
 	now := s.Now()
-	if err := guess.RecordNetwork(ctx, tx, u.ID, in.Network, now); err != nil {
+	if err := lockout.RecordNetwork(ctx, tx, u.ID, in.Network, now); err != nil {
 		return err
 	}
 	if err := user.RecordSignIn(ctx, tx, u.ID, now, in.rehash); err != nil {
@@ -420,7 +420,7 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 				return err
 			}
 		}
-		if err := guess.Unlock(ctx, tx, u.ID); err != nil || !dropFactor {
+		if err := lockout.Unlock(ctx, tx, u.ID); err != nil || !dropFactor {
 			return err
 		}
 		return s.Factors.drop(ctx, tx, sc, u)

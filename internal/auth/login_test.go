@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -83,13 +83,13 @@ func TestLock(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if checked != guess.PairGuesses || refused != 50-guess.PairGuesses {
-				t.Errorf("%s: %d guesses checked and %d refused, want %d and %d", what, checked, refused, guess.PairGuesses, 50-guess.PairGuesses)
+			if checked != lockout.PairGuesses || refused != 50-lockout.PairGuesses {
+				t.Errorf("%s: %d guesses checked and %d refused, want %d and %d", what, checked, refused, lockout.PairGuesses, 50-lockout.PairGuesses)
 			}
 		}
 		var f *fault.Error
-		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != guess.LockTime {
-			t.Errorf("the right password from a locked address: got %v, want locked for %s", err, guess.LockTime)
+		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != lockout.LockTime {
+			t.Errorf("the right password from a locked address: got %v, want locked for %s", err, lockout.LockTime)
 		}
 		if _, err := r.Login(ctx, elsewhere, "alice", password); err != nil {
 			t.Errorf("the right password from another address: %v", err)
@@ -97,7 +97,7 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, guesser, "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("another account from the locked address: got %v, want unauthenticated", err)
 		}
-		r.clock.pass(guess.LockTime - time.Second)
+		r.clock.pass(lockout.LockTime - time.Second)
 		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
 			t.Errorf("a second before the end of the lock: got %v, want one second more", err)
 		}
@@ -105,7 +105,7 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
 			t.Errorf("after the lock: %v", err)
 		}
-		for range guess.PairGuesses - 1 {
+		for range lockout.PairGuesses - 1 {
 			_, _ = r.Login(ctx, guesser, "alice", "wrong")
 		}
 		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
@@ -151,17 +151,17 @@ func TestNobodyLocksOut(t *testing.T) {
 			_, _ = r.Login(ctx, fromAddress(fmt.Sprintf("198.51.100.%d", i%100)), "alice", "wrong")
 		}
 		signIn("from a place of an earlier sign-in", "203.0.113.1", "alice", 0)
-		signIn("from a new place", "203.0.113.77", "alice", guess.LongestPause)
+		signIn("from a new place", "203.0.113.77", "alice", lockout.LongestPause)
 		signIn("from the new place again", "203.0.113.77", "alice", 0)
 		signIn("another person", "203.0.113.78", "bob", 0)
 
-		for i := range guess.AddressGuesses + 50 {
+		for i := range lockout.AddressGuesses + 50 {
 			_, _ = r.Login(ctx, fromAddress(fmt.Sprintf("2001:db8::%x", i+1)), fmt.Sprintf("user%d", i), "wrong")
 		}
-		signIn("from the guesser's network", "2001:db8::ffff", "carol", guess.LongestPause)
+		signIn("from the guesser's network", "2001:db8::ffff", "carol", lockout.LongestPause)
 		signIn("from the guesser's network again", "2001:db8::1", "carol", 0)
 		signIn("from another network", "2001:db8:0:1::1", "bob", 0)
-		r.clock.pass(guess.Window)
+		r.clock.pass(lockout.Window)
 		signIn("a window later", "203.0.113.79", "alice", 0)
 		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
 			t.Errorf("a flood of guesses writes %d audit entries, want at most 170", n)
@@ -179,10 +179,10 @@ func TestCrowd(t *testing.T) {
 	r.Pause = func(context.Context, time.Duration) error { <-held; return nil }
 	crowd := fromAddress("198.51.100.1")
 	var all sync.WaitGroup
-	for i := range guess.SeatsNetwork {
+	for i := range lockout.SeatsNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	for r.lobby.InUse() < guess.SeatsNetwork {
+	for r.lobby.InUse() < lockout.SeatsNetwork {
 		runtime.Gosched()
 	}
 	var f *fault.Error
@@ -225,7 +225,7 @@ func TestFirstAdministrator(t *testing.T) {
 		if err != nil || me.Username != "admin" || len(me.Permissions) != 35 {
 			t.Errorf("Me = %+v, %v, want admin with 35 permissions", me, err)
 		}
-		for range guess.PairGuesses {
+		for range lockout.PairGuesses {
 			_, _ = r.Login(ctx, anonymous(scope.DefaultTenant), "admin", "wrong")
 		}
 		fresh, err := r.ResetPassword(ctx, scope.DefaultTenant, "Admin", "", false)
@@ -298,10 +298,10 @@ func fromAddress(ip string) scope.Scope {
 }
 
 // attemptOf returns the counted guesses at a subject.
-func attemptOf(t *testing.T, r *replica, subject string) (a guess.Attempt) {
+func attemptOf(t *testing.T, r *replica, subject string) (a lockout.Attempt) {
 	t.Helper()
 	must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
-		a, err = db.One[guess.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
+		a, err = db.One[lockout.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
 		if errors.Is(err, db.ErrNoRows) { // nothing was counted
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // Server sends requests to a server. *client.Client implements it.
@@ -165,7 +165,7 @@ func impactText(i *replay.Impact) string {
 	return b.String()
 }
 
-func sampleReason(s rerun.Sample) string {
+func sampleReason(s compare.Sample) string {
 	out := oneLine(s.After.Reason)
 	if s.After.Rule != "" {
 		out += fmt.Sprintf(" (%s, line %d)", oneLine(s.After.Rule), s.After.Line)

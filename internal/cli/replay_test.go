@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // scripted answers each request with its next answer, and records the request.
@@ -172,7 +172,7 @@ func TestReplayInterrupted(t *testing.T) {
 
 // The result as JSON has everything, and no control characters for a terminal.
 func TestReplayJSON(t *testing.T) {
-	run := runAt(replay.Completed, 100, &replay.Impact{Evaluated: 3, Samples: []rerun.Sample{{DecisionID: "d\x1b[2J"}}})
+	run := runAt(replay.Completed, 100, &replay.Impact{Evaluated: 3, Samples: []compare.Sample{{DecisionID: "d\x1b[2J"}}})
 	var out, progress strings.Builder
 	o := options(&scripted{answers: []any{run}}, &out, &progress)
 	o.JSON = true
@@ -200,9 +200,9 @@ func TestImpactText(t *testing.T) {
 		full.ByRule = append(full.ByRule, replay.ByRule{Rule: fmt.Sprintf("rule-%02d", i), PolicyName: "p\x1b[31m", Line: i, Changed: 1})
 		full.ByResource = append(full.ByResource, replay.ByResource{Name: fmt.Sprintf("resource-%02d", i), Figures: replay.Figures{Evaluated: 2, Changed: 1}})
 	}
-	full.Samples = []rerun.Sample{{
+	full.Samples = []compare.Sample{{
 		DecisionID: "d1", UserID: "eve\u202e", Action: "GET", Path: "/x\ny",
-		Before: rerun.Verdict{Effect: "ALLOW"}, After: rerun.Verdict{Effect: "DENY", Reason: "no", Rule: "deny", Line: 4},
+		Before: compare.Verdict{Effect: "ALLOW"}, After: compare.Verdict{Effect: "DENY", Reason: "no", Rule: "deny", Line: 4},
 	}}
 	got := impactText(&full)
 	for _, want := range []string{

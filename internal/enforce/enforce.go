@@ -34,14 +34,16 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcpguard"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/panics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/record"
@@ -52,8 +54,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/shadow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/status"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
@@ -201,8 +201,8 @@ type Bouncer struct {
 	log       *slog.Logger
 	out       *outbound.Client
 	up        *upstream.Upstream // nil: the bouncer has no application
-	shipper   *uplink.Shipper
-	bundles   *follow.Follower
+	shipper   *controlplane.Shipper
+	bundles   *bundlesync.Syncer
 	discovery *discovery.Reporter
 	journal   *journal.Journal
 	reporter  *status.Reporter
@@ -220,7 +220,7 @@ type Bouncer struct {
 	recorder *record.Recorder
 	refusals *refuse.Writer
 	masks    *maskbody.Masker
-	tools    *toolgate.Gate
+	tools    *mcpguard.Guard
 	relay    *relay.Relay
 	shadow   *shadow.Decider
 	gateway  *gateway.Gateway
@@ -233,7 +233,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, err
 	}
 	plane := outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs})
-	api, err := uplink.NewClient(cfg.URL, cfg.Token, cfg.Version, plane.HTTP())
+	api, err := controlplane.NewClient(cfg.URL, cfg.Token, cfg.Version, plane.HTTP())
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.shipper, err = uplink.NewShipper(b.journal.Spool, api, source, &b.count, logger, cfg.Now, b.journal.NoteFailing)
+	b.shipper, err = controlplane.NewShipper(b.journal.Spool, api, source, &b.count, logger, cfg.Now, b.journal.NoteFailing)
 	if err != nil {
 		return nil, errors.Join(err, b.journal.Close())
 	}
@@ -284,7 +284,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 }
 
 // assemble makes the parts that each request passes through.
-func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.Signals) {
+func (b *Bouncer) assemble(api *controlplane.Client, source *ids.Source, wake *status.Signals) {
 	cfg, logger, cache := &b.cfg, b.log, rego.NewCache(b.cfg.CacheBytes)
 	accounts, tools, held := usage.New(cfg.Count, cfg.Now), session.OpenTools(cfg.DataDir), new(atomic.Int64)
 	b.reader = request.NewReader(b.bodies, source, logger, cfg.Now)
@@ -295,7 +295,7 @@ func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.
 		Bodies: b.bodies, Buffers: &b.buffers, Reader: b.reader, Refusals: b.refusals, Panics: b.panics, Count: &b.count, Log: logger,
 		Now: cfg.Now, UpstreamTimeout: cfg.UpstreamTimeout, BodyIdle: cfg.BodyIdle,
 	})
-	b.tools = &toolgate.Gate{Judge: b.judge, Recorder: b.recorder, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now, Held: held}
+	b.tools = &mcpguard.Guard{Judge: b.judge, Recorder: b.recorder, Tools: tools, IDs: source, Panics: b.panics, Count: &b.count, Log: logger, Now: cfg.Now, Held: held}
 	b.relay = &relay.Relay{
 		Up: b.up, Judge: b.judge, Masks: b.masks, Tools: b.tools, Refusals: b.refusals, Buffers: &b.buffers, State: &b.state, Count: &b.count, Log: logger,
 		Now: cfg.Now, BodyIdle: cfg.BodyIdle, NoteAppLost: wake.NoteAppLost,
@@ -309,12 +309,12 @@ func (b *Bouncer) assemble(api *uplink.Client, source *ids.Source, wake *status.
 }
 
 // newFollower makes the client that polls for bundles.
-func (b *Bouncer) newFollower(reader settings.Reader, api *uplink.Client, source *ids.Source, wake *status.Signals) *follow.Follower {
+func (b *Bouncer) newFollower(reader settings.Reader, api *controlplane.Client, source *ids.Source, wake *status.Signals) *bundlesync.Syncer {
 	initial := settings.Enforcing
 	if b.cfg.InitialMode == "shadow" {
 		initial = settings.Shadowing
 	}
-	return follow.New(follow.Config{
+	return bundlesync.New(bundlesync.Config{
 		ID: b.cfg.ID, Token: b.cfg.Token, Dir: b.cfg.DataDir, Version: b.cfg.Version, InitialMode: initial, Verify: b.cfg.Verify,
 		Wait: b.cfg.PollWait, Reader: reader, State: &b.state,
 		Activated: b.noteActivated, Changed: wake.Wake,

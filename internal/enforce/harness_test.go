@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -188,12 +188,12 @@ func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
 		p.parked++
 		leave := func() { p.mu.Lock(); p.parked--; p.mu.Unlock() }
 		proof, stands := p.replays, cmp.Or(p.stands, etag)
-		if nonce := r.Header.Get(follow.HeaderNonce); proof == "" && nonce != "" && p.signing != nil && p.signing.Key != nil {
+		if nonce := r.Header.Get(bundlesync.HeaderNonce); proof == "" && nonce != "" && p.signing != nil && p.signing.Key != nil {
 			proof, _ = p.signing.SignFresh(bundle.Freshness{Bouncer: 7, Revision: stands, Nonce: nonce})
 		}
 		p.mu.Unlock()
 		if proof != "" {
-			w.Header().Set(follow.HeaderFresh, proof)
+			w.Header().Set(bundlesync.HeaderFresh, proof)
 		}
 		if data != nil && !strings.Contains(r.Header.Get("If-None-Match"), etag) {
 			leave()

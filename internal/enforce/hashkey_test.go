@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -45,7 +45,7 @@ func TestHashesAreKeyed(t *testing.T) {
 		var saved []byte
 		eventually(t, "the bundle to be saved", func() bool {
 			var err error
-			saved, err = os.ReadFile(filepath.Join(b.cfg.DataDir, uplink.BundleFile))
+			saved, err = os.ReadFile(filepath.Join(b.cfg.DataDir, controlplane.BundleFile))
 			return err == nil
 		})
 		if key := keys[who]; key != nil && (bytes.Contains(saved, key) || bytes.Contains(saved, []byte(hex.EncodeToString(key)))) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -147,7 +147,7 @@ func TestLastGoodBundle(t *testing.T) {
 	later.stop()
 
 	// A damaged copy is not used.
-	file := filepath.Join(dir, uplink.BundleFile)
+	file := filepath.Join(dir, controlplane.BundleFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/gateway"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
@@ -135,7 +135,7 @@ func (b *Bouncer) announceStop() {
 
 // shutdown stops the server gracefully, and closes it if that takes too long.
 func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-uplink.FlushTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-controlplane.FlushTimeout)
 	defer cancel()
 	b.relay.CloseTunnels()
 	checks.Stop(ctx)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -88,21 +88,21 @@ func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at
 	}
 	offset := len(source)
 	if at != nil {
-		offset = hint.Offset(source, at.Line, at.Column)
+		offset = assist.Offset(source, at.Line, at.Column)
 	}
-	for _, c := range hint.Complete(source, offset, hint.Knowledge{Templates: s.Templates}) {
+	for _, c := range assist.Complete(source, offset, assist.Knowledge{Templates: s.Templates}) {
 		out.Completions = append(out.Completions, Completion{c.Label, c.Kind, c.Detail, c.Doc, c.Insert, rangeOf(source, c.Span)})
 	}
-	for _, f := range hint.Fixes(source, append(append([]lang.Issue{}, v.Errors...), v.Warnings...)) {
+	for _, f := range assist.Fixes(source, append(append([]lang.Issue{}, v.Errors...), v.Warnings...)) {
 		out.Fixes = append(out.Fixes, Fix{f.Title, rangeOf(source, f.Span), f.Text, f.Issue})
 	}
 	return out, nil
 }
 
-func rangeOf(source string, s hint.Span) Range {
+func rangeOf(source string, s assist.Span) Range {
 	var r Range
-	r.Start.Line, r.Start.Column = hint.Place(source, s.Start)
-	r.End.Line, r.End.Column = hint.Place(source, s.End)
+	r.Start.Line, r.Start.Column = assist.Place(source, s.Start)
+	r.End.Line, r.End.Column = assist.Place(source, s.End)
 	return r
 }
 
@@ -117,7 +117,7 @@ func attributes(source string) []Attribute {
 	if len(source) > lang.MaxSourceBytes {
 		return out
 	}
-	for _, m := range hint.Attributes(source) {
+	for _, m := range assist.Attributes(source) {
 		out = append(out, Attribute{m.Path, m.Type, m.Doc})
 	}
 	return out

@@ -21,10 +21,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -63,7 +63,7 @@ type Service struct {
 	// Code deploys policies as code.
 	Code *policycode.Service
 	// Templates are the shipped controls.
-	Templates []hint.Template
+	Templates []assist.Template
 	// As returns the scope for the work of a delivery. It returns an error if the tenant does not
 	// exist or is not active.
 	As func(ctx context.Context, tenant scope.TenantID, name, requestID string) (scope.Scope, error)

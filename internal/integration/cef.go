@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -73,7 +73,7 @@ func cut(text string, most int) string {
 }
 
 // cefLine returns the main facts of an entry as a CEF line.
-func cefLine(l follow.Line) ([]byte, error) {
+func cefLine(l tail.Line) ([]byte, error) {
 	c := &cef{}
 	switch {
 	case l.Decision != nil:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -107,7 +107,7 @@ func (l lane) due(ctx context.Context, tx *db.Tx, now time.Time) (due time.Time,
 		at, err = readRevisions(ctx, tx, l.Environment)
 		behind = !l.Looked.current(at) || !now.Before(l.Looked.askAt())
 	case l.Kind == SIEM && l.Place != nil:
-		behind, err = follow.Behind(ctx, tx, *l.Place)
+		behind, err = tail.Behind(ctx, tx, *l.Place)
 	default:
 		return now, l.Waiting > 0, nil
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -147,15 +147,15 @@ type siem struct {
 	mu     sync.Mutex
 	status int
 	bodies []string
-	ends   map[string]follow.End
+	ends   map[string]tail.End
 	seen   map[string]bool
-	lines  []follow.Line
+	lines  []tail.Line
 	again  int
 	gaps   []string
 }
 
 func newSIEM(t testing.TB) *siem {
-	s := &siem{status: 200, ends: map[string]follow.End{}, seen: map[string]bool{}}
+	s := &siem{status: 200, ends: map[string]tail.End{}, seen: map[string]bool{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
@@ -178,7 +178,7 @@ func (s *siem) take(body string) {
 	scan := bufio.NewScanner(strings.NewReader(body))
 	scan.Buffer(nil, 1<<20)
 	for scan.Scan() {
-		var l follow.Line
+		var l tail.Line
 		if err := json.Unmarshal(scan.Bytes(), &l); err != nil {
 			s.gaps = append(s.gaps, err.Error())
 			continue
@@ -192,7 +192,7 @@ func (s *siem) take(body string) {
 		if end, known := s.ends[l.Chain]; known && (l.Position != end.Position+1 || l.PreviousHash != end.Hash) {
 			s.gaps = append(s.gaps, fmt.Sprintf("%s: %d after %d", l.Chain, l.Position, end.Position))
 		}
-		s.ends[l.Chain] = follow.End{Position: l.Position, Hash: l.Hash}
+		s.ends[l.Chain] = tail.End{Position: l.Position, Hash: l.Hash}
 		s.lines = append(s.lines, l)
 	}
 }
@@ -269,11 +269,11 @@ func TestFollowIsBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		b.happen(70)
-		place, all := follow.Place{}, 0
+		place, all := tail.Place{}, 0
 		for rounds := 0; ; rounds++ {
-			var lines []follow.Line
+			var lines []tail.Line
 			err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
-				lines, place, err = follow.Read(ctx, tx, scope.DefaultTenant, scope.AnyEnv, place, 60, 8000)
+				lines, place, err = tail.Read(ctx, tx, scope.DefaultTenant, scope.AnyEnv, place, 60, 8000)
 				return err
 			})
 			if err != nil {

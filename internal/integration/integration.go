@@ -24,7 +24,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/kafka"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -66,7 +66,7 @@ type Integration struct {
 	LastFailureAt *time.Time      `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
 	NextAttemptAt *time.Time      `json:"next_attempt_at" db:"next_at" doc:"When it is tried again after a failure; null: the last attempt did not fail."`
 	Pushed        *Pushed         `json:"pushed" db:"pushed" doc:"The bundle that the store of a policy_engine has; null: none was pushed to this address, or it is of another kind."`
-	Place         *follow.Place   `json:"-" db:"place"`
+	Place         *tail.Place     `json:"-" db:"place"`
 	Looked        *storeRevisions `json:"-" db:"looked"`
 	CreatedBy     string          `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt     time.Time       `json:"created_at" db:"created_at" doc:"When it was created."`

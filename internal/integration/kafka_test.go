@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
@@ -270,10 +270,10 @@ func TestKafkaIsChecked(t *testing.T) {
 // its position in its chain.
 func TestRecordsAreBounded(t *testing.T) {
 	large := `{"decision_id":"d-1","trace":"` + strings.Repeat("x", 2<<20) + `"}`
-	line := follow.Line{Chain: "decisions.full", Position: 7, Hash: "h", PreviousHash: "g", Tenant: "acme", Decision: json.RawMessage(large)}
+	line := tail.Line{Chain: "decisions.full", Position: 7, Hash: "h", PreviousHash: "g", Tenant: "acme", Decision: json.RawMessage(large)}
 	for _, kind := range []string{formatJSON, formatCEF, formatSyslog} {
 		it := Integration{Kind: SIEM, Endpoint: "kafka+tls://b.example.com", Settings: map[string]any{"format": kind}}
-		rs, err := records(it, []follow.Line{line})
+		rs, err := records(it, []tail.Line{line})
 		if err != nil || len(rs) != 1 || string(rs[0].Key) != "acme/decisions.full" || len(rs[0].Value) > maxRecord {
 			t.Errorf("%s: %v, %d bytes", kind, err, len(rs[0].Value))
 		}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -40,7 +40,7 @@ func contentType(it Integration) string {
 
 // encode writes entries in the format of an integration: one on each line, or for a syslog server
 // each after its length (RFC 5425).
-func encode(it Integration, lines []follow.Line) ([]byte, error) {
+func encode(it Integration, lines []tail.Line) ([]byte, error) {
 	var b bytes.Buffer
 	_, stream := syslogAddress(it.Endpoint)
 	kind := formatOf(it)
@@ -61,7 +61,7 @@ func encode(it Integration, lines []follow.Line) ([]byte, error) {
 }
 
 // entryText returns one entry as text.
-func entryText(kind string, stream bool, l follow.Line) ([]byte, error) {
+func entryText(kind string, stream bool, l tail.Line) ([]byte, error) {
 	switch {
 	case kind == formatJSON:
 		return jsonLine(l)
@@ -90,7 +90,7 @@ func jsonLine(value any) ([]byte, error) {
 
 // shortened is an entry that was too long for its target. It says which members were left out.
 type shortened struct {
-	follow.Line
+	tail.Line
 	Decision  json.RawMessage `json:"decision,omitempty"`
 	Event     json.RawMessage `json:"event,omitempty"`
 	Shortened []string        `json:"shortened"`
@@ -102,7 +102,7 @@ var large = []string{"trace", "explanation", "input", "event_context", "changes"
 // shortLine returns an entry as JSON of a limited number of bytes. It leaves out large members, and
 // if that is not enough, the whole decision or event. It always keeps the position in the chain,
 // even if that is longer.
-func shortLine(l follow.Line, most int) ([]byte, error) {
+func shortLine(l tail.Line, most int) ([]byte, error) {
 	text, err := jsonLine(l)
 	if err != nil || len(text) <= most {
 		return text, err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
@@ -33,7 +33,7 @@ type parcel struct {
 	bundle  *Bundle
 	problem string
 	// place is the position in the logs after the parcel is delivered.
-	place *follow.Place
+	place *tail.Place
 	// message is set for the kinds that actions call.
 	message *message
 }
@@ -68,7 +68,7 @@ func (f *Forwarder) next(ctx context.Context, tenant scope.TenantID, it Integrat
 			p.message, p.body = &m, m.Data
 			return err
 		}
-		lines, place, err := follow.Read(ctx, tx, tenant, it.Environment, *it.Place, perRequest, requestBytes)
+		lines, place, err := tail.Read(ctx, tx, tenant, it.Environment, *it.Place, perRequest, requestBytes)
 		if err != nil || len(lines) == 0 {
 			return err
 		}
@@ -201,15 +201,15 @@ func (s *Service) example(ctx context.Context, sc scope.Scope, it Integration) (
 		return parcel{}, fault.Wrap(err, "generate an id")
 	}
 	now := db.Stamp(s.Now())
-	line := follow.Line{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}
+	line := tail.Line{Chain: "test", Tenant: string(sc.Tenant), Environment: it.Environment, At: now}
 	switch {
 	case it.Kind == PolicyEngine:
 		return s.exampleBundle(ctx, sc, it)
 	case usesKafka(it):
-		rs, err := records(it, []follow.Line{line})
+		rs, err := records(it, []tail.Line{line})
 		return parcel{records: rs}, err
 	case it.Kind == SIEM:
-		body, err := encode(it, []follow.Line{line})
+		body, err := encode(it, []tail.Line{line})
 		return parcel{body: body}, err
 	}
 	data := []byte(`{"test":true}`)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
@@ -105,7 +105,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 			}
 		}
 		if it.Kind == SIEM {
-			place, err := follow.NewPlace(ctx, tx, it.Settings[settingStart] == startOldest)
+			place, err := tail.NewPlace(ctx, tx, it.Settings[settingStart] == startOldest)
 			if err != nil {
 				return err
 			}

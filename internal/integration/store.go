@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -64,7 +64,7 @@ type lane struct {
 	ID          int64           `db:"id"`
 	Kind        string          `db:"kind"`
 	Environment scope.Env       `db:"environment"`
-	Place       *follow.Place   `db:"place"`
+	Place       *tail.Place     `db:"place"`
 	Looked      *storeRevisions `db:"looked"`
 	NextAt      *time.Time      `db:"next_at"`
 	Until       time.Time       `db:"lane_until"`
@@ -135,7 +135,7 @@ func noteAttempt(ctx context.Context, tx *db.Tx, id int64) error {
 
 // saveSuccess records that the system accepted a parcel, and the new position in the logs. It
 // returns false if another replica has taken over the lane.
-func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, place *follow.Place) (bool, error) {
+func saveSuccess(ctx context.Context, tx *db.Tx, id int64, holder string, now time.Time, place *tail.Place) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = 0, last_error = '', next_at = NULL, last_success_at = $3, place = $4
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, place)
 	return n == 1, err

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/kafka"
@@ -143,7 +143,7 @@ func (s *Service) checkKafkaTarget(ctx context.Context, it Integration, secrets 
 
 // records returns the records of entries. The key consists of tenant and chain, so one partition
 // contains a whole chain, in order.
-func records(it Integration, lines []follow.Line) ([]kafka.Record, error) {
+func records(it Integration, lines []tail.Line) ([]kafka.Record, error) {
 	kind := formatOf(it)
 	out := make([]kafka.Record, 0, len(lines))
 	for _, l := range lines {

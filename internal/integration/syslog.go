@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
@@ -153,7 +153,7 @@ func (s *Service) stream(ctx context.Context, it Integration, server outbound.St
 
 // syslogHead returns the header of an entry as an RFC 5424 message, with a space at its end. 32473
 // is the enterprise number for examples (RFC 5612).
-func syslogHead(l follow.Line) []byte {
+func syslogHead(l tail.Line) []byte {
 	priority, kind := priorityInfo, "entry"
 	switch {
 	case l.Decision != nil:

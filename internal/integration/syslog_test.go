@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/internal/audit/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -332,8 +332,8 @@ func TestFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 1, 15, 9, 30, 0, 5000, time.UTC)
-	decision := follow.Line{Chain: "decisions.basic", Position: 812, Hash: "9b", PreviousHash: "51", Tenant: `a"]\b`, Environment: scope.Production, At: at, Decision: record}
-	event := follow.Line{Chain: "events", Position: 93, Hash: "c0", PreviousHash: "aa", Tenant: "default", At: at, Event: &audit.Event{ID: 93, Type: "USER_CREATED", Object: "user", ObjectID: "u|1", ActorID: "u7", IPAddress: "192.0.2.7"}}
+	decision := tail.Line{Chain: "decisions.basic", Position: 812, Hash: "9b", PreviousHash: "51", Tenant: `a"]\b`, Environment: scope.Production, At: at, Decision: record}
+	event := tail.Line{Chain: "events", Position: 93, Hash: "c0", PreviousHash: "aa", Tenant: "default", At: at, Event: &audit.Event{ID: 93, Type: "USER_CREATED", Object: "user", ObjectID: "u|1", ActorID: "u7", IPAddress: "192.0.2.7"}}
 	const head = `<108>1 2026-01-15T09:30:00.000005Z - gatehouse - decision [gatehouse@32473 tenant="a\"\]\\b" environment="production" chain="decisions.basic" position="812" hash="9b" previousHash="51"] `
 	const cefDecision = `CEF:0|gatehouse|gatehouse|1|decision|Decision DENY|6|externalId=d-1 cat=decision outcome=DENY act=read suid=bob request=/payments reason=no\nway \= no cs6Label=policy cs6=pay\=ments|\\x ` +
 		`c6a2Label=Source IPv6 Address c6a2=2001:db8::7 rt=1768469400000 cs1Label=chain cs1=decisions.basic cn1Label=position cn1=812 cs2Label=hash cs2=9b cs3Label=previousHash cs3=51 ` +
@@ -347,7 +347,7 @@ func TestFormats(t *testing.T) {
 	counted := func(text string) string { return fmt.Sprintf("%d %s", len(text), text) }
 	for _, tc := range []struct {
 		endpoint, format, want string
-		line                   follow.Line
+		line                   tail.Line
 	}{
 		{"https://siem.example.com", "", string(line) + "\n", decision},
 		{"https://siem.example.com", "cef", cefDecision + "\n", decision},
@@ -360,7 +360,7 @@ func TestFormats(t *testing.T) {
 		if tc.format != "" {
 			it.Settings[settingFormat] = tc.format
 		}
-		if got, err := encode(it, []follow.Line{tc.line}); err != nil || string(got) != tc.want {
+		if got, err := encode(it, []tail.Line{tc.line}); err != nil || string(got) != tc.want {
 			t.Errorf("%s %s: error %v\n got %s\nwant %s", tc.endpoint, tc.format, err, got, tc.want)
 		}
 	}
@@ -374,21 +374,21 @@ func TestLongEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := func(d audit.Decision) follow.Line {
+	entry := func(d audit.Decision) tail.Line {
 		record, err := json.Marshal(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return follow.Line{Chain: "decisions.detailed", Position: 7, Hash: "9b", Tenant: "default", Decision: record}
+		return tail.Line{Chain: "decisions.detailed", Position: 7, Hash: "9b", Tenant: "default", Decision: record}
 	}
 	for name, tc := range map[string]struct {
-		line follow.Line
+		line tail.Line
 		want string
 	}{
 		"trace":    {entry(audit.Decision{DecisionID: "d", Trace: huge, Input: json.RawMessage(`{"a":1}`)}), `"input":{"a":1}`},
 		"input":    {entry(audit.Decision{DecisionID: "d", Trace: huge, Input: huge}), `"shortened":["decision.trace","decision.input"]`},
 		"all":      {entry(audit.Decision{DecisionID: long, Reason: long, Action: long, User: audit.User{ID: long, Email: long}, Resource: audit.Resource{Path: long}, IPAddress: long}), `"shortened":["decision"]`},
-		"an event": {follow.Line{Chain: "events", Position: 7, Event: &audit.Event{ID: 7, Type: "TRIED", Changes: map[string]any{"x": long}}}, `"shortened":["event.changes"]`},
+		"an event": {tail.Line{Chain: "events", Position: 7, Event: &audit.Event{ID: 7, Type: "TRIED", Changes: map[string]any{"x": long}}}, `"shortened":["event.changes"]`},
 	} {
 		for _, kind := range []string{formatSyslog, formatCEF} {
 			text, err := entryText(kind, true, tc.line)
@@ -527,7 +527,7 @@ func (r *rsyslog) wait(t *testing.T, b *bench) {
 		if err != nil {
 			return err
 		}
-		s := &siem{ends: map[string]follow.End{}, seen: map[string]bool{}}
+		s := &siem{ends: map[string]tail.End{}, seen: map[string]bool{}}
 		s.take(string(text))
 		if len(s.gaps) > 0 {
 			return fmt.Errorf("gaps: %v", s.gaps)

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // itemKinds are LSP's numbers for the kinds of completions.
 var itemKinds = map[string]int{
-	hint.KindInput: 10, hint.KindData: 10, hint.KindFunction: 3, hint.KindKeyword: 14, hint.KindRule: 6, hint.KindTemplate: 15,
+	assist.KindInput: 10, assist.KindData: 10, assist.KindFunction: 3, assist.KindKeyword: 14, assist.KindRule: 6, assist.KindTemplate: 15,
 }
 
 type completionItem struct {
@@ -82,7 +82,7 @@ func (s *Server) completion(_ context.Context, raw json.RawMessage) (any, *rpcEr
 		return nil, failed
 	}
 	items := []completionItem{}
-	for i, c := range hint.Complete(d.text, offset(d.text, p), know) {
+	for i, c := range assist.Complete(d.text, offset(d.text, p), know) {
 		it := completionItem{
 			Label: c.Label, Kind: itemKinds[c.Kind], Detail: c.Detail, SortText: fmt.Sprintf("%04d", i), FilterText: c.Label,
 			Format: 1, Edit: textEdit{extentOf(d.text, c.Span), c.Insert},
@@ -103,7 +103,7 @@ func (s *Server) hover(_ context.Context, raw json.RawMessage) (any, *rpcError) 
 	if failed != nil {
 		return nil, failed
 	}
-	text, span, ok := hint.Hover(d.text, offset(d.text, p), know)
+	text, span, ok := assist.Hover(d.text, offset(d.text, p), know)
 	if !ok {
 		return nil, nil
 	}
@@ -115,11 +115,11 @@ func (s *Server) formatting(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	if failed != nil {
 		return nil, failed
 	}
-	text, err := hint.Format(d.text)
+	text, err := assist.Format(d.text)
 	if err != nil || text == d.text {
 		return []textEdit{}, nil // if the file does not parse, it has diagnostics
 	}
-	return []textEdit{{extentOf(d.text, hint.Span{Start: 0, End: len(d.text)}), text}}, nil
+	return []textEdit{{extentOf(d.text, assist.Span{Start: 0, End: len(d.text)}), text}}, nil
 }
 
 func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcError) {
@@ -137,7 +137,7 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 	if d.checked != d.version {
 		return actions, nil // the issues are of an older text
 	}
-	for _, f := range hint.Fixes(d.text, d.issues) {
+	for _, f := range assist.Fixes(d.text, d.issues) {
 		where := diagnostics(d.text, []lang.Issue{f.Issue})
 		if line := where[0].Range.Start.Line; line < p.Range.Start.Line || line > p.Range.End.Line {
 			continue
@@ -152,14 +152,14 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 
 // locate returns the document and the position that a request names, and what is known about the
 // document.
-func (s *Server) locate(raw json.RawMessage) (document, hint.Knowledge, position, *rpcError) {
+func (s *Server) locate(raw json.RawMessage) (document, assist.Knowledge, position, *rpcError) {
 	p, failed := params[at](raw)
 	if failed != nil {
-		return document{}, hint.Knowledge{}, position{}, failed
+		return document{}, assist.Knowledge{}, position{}, failed
 	}
 	d, know, ok := s.open(p.Document.URI)
 	if !ok {
-		return document{}, hint.Knowledge{}, position{}, &rpcError{codeInvalidParams, "the document is not open"}
+		return document{}, assist.Knowledge{}, position{}, &rpcError{codeInvalidParams, "the document is not open"}
 	}
 	return d, know, p.Position, nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
@@ -43,7 +43,7 @@ func (s *Server) analyse(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		members := hint.Attributes(d.text)
+		members := assist.Attributes(d.text)
 		s.mu.Lock()
 		held := s.documents[d.uri]
 		current := held != nil && held.version == d.version && held.text == d.text
@@ -137,12 +137,12 @@ func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	return out
 }
 
-func spanOf(text string, is lang.Issue) hint.Span {
+func spanOf(text string, is lang.Issue) assist.Span {
 	if is.Line < 1 {
 		line, _, _ := strings.Cut(text, "\n")
-		return hint.Span{Start: 0, End: len(strings.TrimRight(line, "\r"))}
+		return assist.Span{Start: 0, End: len(strings.TrimRight(line, "\r"))}
 	}
-	start := hint.Offset(text, is.Line, is.Column)
+	start := assist.Offset(text, is.Line, is.Column)
 	end := start
 	for end < len(text) && wordByte(text[end]) {
 		end++
@@ -151,7 +151,7 @@ func spanOf(text string, is lang.Issue) hint.Span {
 		_, n := utf8.DecodeRuneInString(text[end:])
 		end += n
 	}
-	return hint.Span{Start: start, End: end}
+	return assist.Span{Start: start, End: end}
 }
 
 func wordByte(c byte) bool {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -23,7 +23,7 @@ type document struct {
 	// retries is how often the check of this text was retried.
 	retries int
 	// members are the members of the input that the last version that parsed reads.
-	members []hint.Member
+	members []assist.Member
 }
 
 // offset returns the byte offset of an LSP position. For a position outside the text it returns the
@@ -64,7 +64,7 @@ func place(text string, offset int) position {
 	return p
 }
 
-func extentOf(text string, s hint.Span) extent {
+func extentOf(text string, s assist.Span) extent {
 	return extent{place(text, s.Start), place(text, s.End)}
 }
 
@@ -177,14 +177,14 @@ func (s *Server) changed(d *document) {
 }
 
 // open returns a document and what is known about it. ok is false if it is not open.
-func (s *Server) open(uri string) (d document, know hint.Knowledge, ok bool) {
+func (s *Server) open(uri string) (d document, know assist.Knowledge, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.documents[uri]
 	if held == nil {
-		return document{}, hint.Knowledge{}, false
+		return document{}, assist.Knowledge{}, false
 	}
 	know = s.knowledge
-	know.Members = append(append([]hint.Member{}, held.members...), know.Members...)
+	know.Members = append(append([]assist.Member{}, held.members...), know.Members...)
 	return *held, know, true
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
@@ -48,7 +48,7 @@ func (s *Server) learn(ctx context.Context) {
 // Remote returns a function that gets the attributes of a server's resources and, if the key allows
 // it, the libraries. base is the server's URL. key is an API key with resources:read and
 // policies:read.
-func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (hint.Knowledge, error) {
+func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (assist.Knowledge, error) {
 	get := func(ctx context.Context, path, query string, page any) (int, error) {
 		target, err := url.JoinPath(base, path)
 		if err != nil {
@@ -63,15 +63,15 @@ func Remote(client *outbound.Client, base, key string) func(ctx context.Context)
 		}
 		return res.Status, json.Unmarshal(res.Body, page)
 	}
-	return func(ctx context.Context) (hint.Knowledge, error) {
+	return func(ctx context.Context) (assist.Knowledge, error) {
 		var resources resourcePage
 		if _, err := get(ctx, "api/v1/resources", "?limit=1000", &resources); err != nil {
-			return hint.Knowledge{}, err
+			return assist.Knowledge{}, err
 		}
 		know := resources.knowledge()
 		var shared libraryPage
 		if status, err := get(ctx, "api/v1/policies", "?kind=library&status=active&limit=1000", &shared); err != nil && status != forbidden {
-			return hint.Knowledge{}, err
+			return assist.Knowledge{}, err
 		}
 		for _, p := range shared.Policies {
 			know.Libraries = append(know.Libraries, lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode})
@@ -102,11 +102,11 @@ type libraryPage struct {
 }
 
 // knowledge returns the members of the input and of data that the resources have.
-func (page resourcePage) knowledge() hint.Knowledge {
-	var know hint.Knowledge
-	found := map[string]hint.Member{}
+func (page resourcePage) knowledge() assist.Knowledge {
+	var know assist.Knowledge
+	found := map[string]assist.Member{}
 	for _, r := range page.Resources {
-		know.Data = append(know.Data, hint.Member{Path: "data.resources[" + strconv.Quote(strconv.FormatInt(r.ID, 10)) + "]", Type: "object", Doc: clean(r.Name + " (" + r.Type + ")")})
+		know.Data = append(know.Data, assist.Member{Path: "data.resources[" + strconv.Quote(strconv.FormatInt(r.ID, 10)) + "]", Type: "object", Doc: clean(r.Name + " (" + r.Type + ")")})
 		for name, v := range r.Attributes {
 			if !plain.MatchString(name) {
 				continue
@@ -114,7 +114,7 @@ func (page resourcePage) knowledge() hint.Knowledge {
 			path := "input.resource.attributes." + name
 			m, known := found[path]
 			if !known {
-				m = hint.Member{Path: path, Type: jsonType(v), Doc: "Attribute of " + clean(r.Name)}
+				m = assist.Member{Path: path, Type: jsonType(v), Doc: "Attribute of " + clean(r.Name)}
 			} else if strings.Count(m.Doc, ",") < 5 {
 				m.Doc += ", " + clean(r.Name)
 			}
@@ -124,7 +124,7 @@ func (page resourcePage) knowledge() hint.Knowledge {
 	for _, m := range found {
 		know.Members = append(know.Members, m)
 	}
-	slices.SortFunc(know.Members, func(a, b hint.Member) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(know.Members, func(a, b assist.Member) int { return strings.Compare(a.Path, b.Path) })
 	return know
 }
 

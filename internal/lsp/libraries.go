@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -100,8 +100,8 @@ func libraries(ctx context.Context, roots []string) []lang.Library {
 
 // sources reads the Rego files below the roots and names them by their paths. It skips
 // files that it cannot read.
-func sources(ctx context.Context, roots []string) []hint.File {
-	var found []hint.File
+func sources(ctx context.Context, roots []string) []assist.File {
+	var found []assist.File
 	left, room := maxScanned, maxSources
 	for _, root := range roots {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // it returns no error
@@ -124,7 +124,7 @@ func sources(ctx context.Context, roots []string) []hint.File {
 			}
 			if text, err := os.ReadFile(path); err == nil {
 				room -= len(text)
-				found = append(found, hint.File{Name: path, Text: string(text)})
+				found = append(found, assist.File{Name: path, Text: string(text)})
 			}
 			return nil
 		})

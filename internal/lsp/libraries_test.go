@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -36,8 +36,8 @@ func TestLibraries(t *testing.T) {
 		"controls/no_library.rego": "package controls\n\nx := 1\n",
 	})
 	s := newServer()
-	s.Remote = func(context.Context) (hint.Knowledge, error) {
-		return hint.Knowledge{Libraries: []lang.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
+	s.Remote = func(context.Context) (assist.Knowledge, error) {
+		return assist.Knowledge{Libraries: []lang.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
 	}
 	e := start(t, s)
 	root := "file://" + filepath.ToSlash(dir)

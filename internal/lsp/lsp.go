@@ -23,8 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -46,10 +46,10 @@ type Server struct {
 	// time limit.
 	Validate func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error)
 	// Templates are the shipped controls.
-	Templates []hint.Template
+	Templates []assist.Template
 	// Remote, if set, returns the knowledge of a server. It is called in the background, at the
 	// start and after each save.
-	Remote func(ctx context.Context) (hint.Knowledge, error)
+	Remote func(ctx context.Context) (assist.Knowledge, error)
 	// Version is the build's version.
 	Version string
 	Log     *slog.Logger
@@ -68,7 +68,7 @@ type Server struct {
 	documents map[string]*document
 	dirty     map[string]bool
 	wake      chan struct{}
-	knowledge hint.Knowledge
+	knowledge assist.Knowledge
 	asking    bool
 	stale     bool // the editor's folders must be read again
 	tasks     sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -26,7 +26,7 @@ func check(_ context.Context, source string, libs ...lang.Library) (worker.Valid
 
 // newServer returns a server that checks in this process.
 func newServer() *Server {
-	return &Server{Validate: check, Log: slog.New(slog.DiscardHandler), Version: "test", Templates: []hint.Template{{ID: "RATE_LIMIT", Source: "package x\n"}}}
+	return &Server{Validate: check, Log: slog.New(slog.DiscardHandler), Version: "test", Templates: []assist.Template{{ID: "RATE_LIMIT", Source: "package x\n"}}}
 }
 
 // editor is the client of a session.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 )
 
 // LSP's numbers for the kinds of symbols.
@@ -45,7 +45,7 @@ func (s *Server) definition(ctx context.Context, raw json.RawMessage) (any, *rpc
 		return nil, failed
 	}
 	files := s.workspace(ctx, d)
-	return locations(files, hint.Definition(files, offset(d.text, p))), nil
+	return locations(files, assist.Definition(files, offset(d.text, p))), nil
 }
 
 // references handles textDocument/references.
@@ -63,7 +63,7 @@ func (s *Server) references(ctx context.Context, raw json.RawMessage) (any, *rpc
 		return nil, failed
 	}
 	files := s.workspace(ctx, d)
-	return locations(files, hint.References(files, offset(d.text, p), q.Context.Declaration)), nil
+	return locations(files, assist.References(files, offset(d.text, p), q.Context.Declaration)), nil
 }
 
 // documentSymbols handles textDocument/documentSymbol. It returns the outline of a document.
@@ -73,7 +73,7 @@ func (s *Server) documentSymbols(_ context.Context, raw json.RawMessage) (any, *
 		return nil, failed
 	}
 	out := []documentSymbol{}
-	for _, y := range hint.Symbols(d.text) {
+	for _, y := range assist.Symbols(d.text) {
 		kind := symbolVariable
 		if y.Function {
 			kind = symbolFunction
@@ -89,7 +89,7 @@ func (s *Server) prepareRename(_ context.Context, raw json.RawMessage) (any, *rp
 	if failed != nil {
 		return nil, failed
 	}
-	span, ok := hint.Renamable([]hint.File{{Name: d.uri, Text: d.text}}, offset(d.text, p))
+	span, ok := assist.Renamable([]assist.File{{Name: d.uri, Text: d.text}}, offset(d.text, p))
 	if !ok {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (s *Server) rename(ctx context.Context, raw json.RawMessage) (any, *rpcErro
 		return nil, failed
 	}
 	files := s.workspace(ctx, d)
-	places, err := hint.Rename(files, offset(d.text, p), q.NewName)
+	places, err := assist.Rename(files, offset(d.text, p), q.NewName)
 	if err != nil {
 		return nil, &rpcError{codeRequestFailed, err.Error()}
 	}
@@ -129,7 +129,7 @@ func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rp
 	s.mu.Lock()
 	know.Libraries = slices.Concat(s.openLibraries(), s.stored, know.Libraries)
 	s.mu.Unlock()
-	g, ok := hint.SignatureAt(d.text, offset(d.text, p), know)
+	g, ok := assist.SignatureAt(d.text, offset(d.text, p), know)
 	if !ok {
 		return nil, nil
 	}
@@ -145,8 +145,8 @@ func (s *Server) signatureHelp(_ context.Context, raw json.RawMessage) (any, *rp
 
 // workspace returns the document, then the other open documents, then the other files of the
 // editor's folders.
-func (s *Server) workspace(ctx context.Context, d document) []hint.File {
-	files := []hint.File{{Name: d.uri, Text: d.text}}
+func (s *Server) workspace(ctx context.Context, d document) []assist.File {
+	files := []assist.File{{Name: d.uri, Text: d.text}}
 	open := map[string]bool{}
 	s.mu.Lock()
 	for uri, other := range s.documents {
@@ -154,14 +154,14 @@ func (s *Server) workspace(ctx context.Context, d document) []hint.File {
 			open[path] = true
 		}
 		if uri != d.uri {
-			files = append(files, hint.File{Name: uri, Text: other.text})
+			files = append(files, assist.File{Name: uri, Text: other.text})
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(files[1:], func(a, b hint.File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(files[1:], func(a, b assist.File) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range sources(ctx, s.roots) {
 		if !open[f.Name] {
-			files = append(files, hint.File{Name: fileURI(f.Name), Text: f.Text})
+			files = append(files, assist.File{Name: fileURI(f.Name), Text: f.Text})
 		}
 	}
 	return files
@@ -173,7 +173,7 @@ func fileURI(path string) string {
 }
 
 // locations converts byte offsets to LSP positions.
-func locations(files []hint.File, places []hint.Location) []location {
+func locations(files []assist.File, places []assist.Location) []location {
 	texts := map[string]string{}
 	for _, f := range files {
 		texts[f.Name] = f.Text

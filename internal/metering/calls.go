@@ -19,10 +19,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/counterfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
-	"github.com/gatehouse-dev/gatehouse/internal/tally"
 )
 
 const (
@@ -66,7 +66,7 @@ func parseCall(key string) (call, bool) {
 // counted is the counter of a call in this process's book.
 type counted struct {
 	call
-	*tally.Counter
+	*counterfile.Counter
 	copied int64 // the count that is already in the store; guarded by Calls.copying
 }
 
@@ -90,7 +90,7 @@ func (m *meter) count(at time.Time) {
 // Calls counts the calls of the API. It is safe for concurrent use.
 type Calls struct {
 	stores *db.Cluster
-	book   *tally.Book
+	book   *counterfile.File
 	now    func() time.Time
 	log    *slog.Logger
 
@@ -104,7 +104,7 @@ type Calls struct {
 
 // NewCalls returns a Calls that counts in a book of its own. It takes over the counters that an
 // earlier process left in the book.
-func NewCalls(stores *db.Cluster, book *tally.Book, now func() time.Time, log *slog.Logger) *Calls {
+func NewCalls(stores *db.Cluster, book *counterfile.File, now func() time.Time, log *slog.Logger) *Calls {
 	s := &Calls{stores: stores, book: book, now: now, log: log, meters: map[call]*meter{}, live: map[call]*counted{}}
 	for _, c := range book.Leftover() {
 		if key, ok := parseCall(c.Key); ok {

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/counterfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
-	"github.com/gatehouse-dev/gatehouse/internal/tally"
 )
 
 // clock is a clock that a test sets.
@@ -35,7 +35,7 @@ var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
 func newCalls(t testing.TB, c *db.Cluster, dir string, now func() time.Time) *Calls {
 	t.Helper()
-	book, err := tally.Open(dir, slog.New(slog.DiscardHandler))
+	book, err := counterfile.Open(dir, slog.New(slog.DiscardHandler))
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return NewCalls(c, book, now, slog.New(slog.DiscardHandler))

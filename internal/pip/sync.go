@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
-	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -138,7 +138,7 @@ type Syncer struct {
 	// Ages receives how old the data is; nil: it is not collected.
 	Ages *Ages
 
-	large *room.Room
+	large *memory.Pool
 }
 
 // largeFetch is about how much memory a large fetch takes, in bytes. largeOfTenant and largeAtOnce
@@ -151,7 +151,7 @@ const (
 
 // Run syncs until ctx ends, and returns once all syncs have stopped.
 func (s *Syncer) Run(ctx context.Context) error {
-	s.large = room.New(largeAtOnce*largeFetch, largeOfTenant*largeFetch, source.CallTime)
+	s.large = memory.New(largeAtOnce*largeFetch, largeOfTenant*largeFetch, source.CallTime)
 	l := &job.Lanes{
 		Cluster: s.Stores, Topic: Topic, Holder: s.Holder, Active: s.Active, Now: s.Now, Poll: s.Poll, Logger: s.Logger,
 		List: laneStates, Turn: s.runLane,
@@ -259,7 +259,7 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 	}
 	large := func(ctx context.Context) error {
 		leave, err := s.large.Take(ctx, string(key.Tenant), largeFetch, false)
-		if err != nil { // no room in time, also where the call has less time than the room gives
+		if err != nil { // no memory in time, also where the call has less time than the pool gives
 			return source.ErrBusy
 		}
 		out.leave = leave

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,7 +38,7 @@ func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego
 	if p.request.Baseline == Now {
 		active := map[int64]int{}
 		for _, c := range set.Controls() {
-			active[c.Meta().ID] = p.text(rerun.Control{Meta: c.Meta(), Source: c.Source()}, p.shelf)
+			active[c.Meta().ID] = p.text(compare.Control{Meta: c.Meta(), Source: c.Source()}, p.shelf)
 		}
 		h.begin(state{active: active, shelf: p.shelf})
 	} else {
@@ -163,7 +163,7 @@ func (w *walk) closeState() {
 	}
 	last.shelf, last.active = policy.VisibleLibraries(w.request.SourceEnvironment, libraries), map[int64]int{}
 	for id, m := range w.active {
-		c := rerun.Control{Meta: rego.Meta{ID: id, Name: m.Name, Version: m.Content.Version}, Source: m.RegoCode, Old: true}
+		c := compare.Control{Meta: rego.Meta{ID: id, Name: m.Name, Version: m.Content.Version}, Source: m.RegoCode, Old: true}
 		if m.ResourceID != nil {
 			c.ResourceID = *m.ResourceID
 		}
@@ -182,7 +182,7 @@ func (h *history) cut() {
 	ends := h.ends
 	for next >= 0 && h.states[next].revision > 0 || len(ends) > 0 {
 		st := h.states[max(next, 0)]
-		e := rerun.Epoch{Revision: st.revision, From: st.from}
+		e := compare.Epoch{Revision: st.revision, From: st.from}
 		atState := next >= 0 && st.revision > 0
 		if len(ends) > 0 && (!atState || ends[0].Revision > st.revision) {
 			e.Revision, e.From, atState = ends[0].Revision, ends[0].At, false
@@ -192,7 +192,7 @@ func (h *history) cut() {
 		e.Mix, e.Unknown = mixes[at], e.Revision < h.dataFrom || h.states[at].revision == 0
 		h.spec.Epochs = append(h.spec.Epochs, e)
 		for len(ends) > 0 && ends[0].Revision == e.Revision {
-			h.spec.Past = append(h.spec.Past, rerun.Past{Epoch: len(h.spec.Epochs), ID: ends[0].ID, Doc: ends[0].Doc})
+			h.spec.Past = append(h.spec.Past, compare.Past{Epoch: len(h.spec.Epochs), ID: ends[0].ID, Doc: ends[0].Doc})
 			ends = ends[1:]
 		}
 		if atState {
@@ -200,7 +200,7 @@ func (h *history) cut() {
 		}
 	}
 	for ; next >= 0; next-- {
-		h.spec.Epochs = append(h.spec.Epochs, rerun.Epoch{From: h.states[next].from, Mix: mixes[next], Unknown: true})
+		h.spec.Epochs = append(h.spec.Epochs, compare.Epoch{From: h.states[next].from, Mix: mixes[next], Unknown: true})
 	}
 	// No epoch covers the states of resources before the oldest change, so they are dropped.
 	n := len(h.spec.Past)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -147,7 +147,7 @@ func TestCandidate(t *testing.T) {
 	const using, lib = "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	h := newHistory(0)
 	h.shelf = []lang.Library{{ID: 100, Version: 2, Source: lib + "#"}}
-	h.changes = []change{{id: 2, control: rerun.Control{Meta: rego.Meta{ID: 2, Version: 1}, Source: using}}}
+	h.changes = []change{{id: 2, control: compare.Control{Meta: rego.Meta{ID: 2, Version: 1}, Source: using}}}
 	h.follow([]policy.Moment{moment(100, 1, 3, -5, lib), moment(2, 1, 4, -4, using), moment(100, 2, 6, 5, lib+"#")}, 9)
 	h.cut()
 	h.prune()

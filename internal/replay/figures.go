@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // maxListed limits each list of an Impact.
@@ -17,7 +17,7 @@ const (
 )
 
 // impact returns the result so far. late means that the time ran out.
-func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
+func (p *plan) impact(part *compare.Part, late bool, took time.Duration) Impact {
 	r := p.request
 	out := Impact{
 		Environment: r.Environment, SourceEnvironment: r.SourceEnvironment, WindowHours: r.WindowHours, Baseline: r.Baseline, Data: r.Data,
@@ -31,8 +31,8 @@ func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 			Total: part.Drifted, Controls: part.ControlDrift, Unknown: part.UnknownDrift, Data: part.Drifted - part.ControlDrift - part.UnknownDrift,
 		},
 		NotReplayable: NotReplayable{
-			Total: part.Seen() - part.Evaluated, NoInput: part.NotReplayable[rerun.NoInput], Redacted: part.NotReplayable[rerun.Redacted],
-			Incomplete: part.NotReplayable[rerun.Incomplete], Unreadable: part.NotReplayable[rerun.Unreadable],
+			Total: part.Seen() - part.Evaluated, NoInput: part.NotReplayable[compare.NoInput], Redacted: part.NotReplayable[compare.Redacted],
+			Incomplete: part.NotReplayable[compare.Incomplete], Unreadable: part.NotReplayable[compare.Unreadable],
 		},
 		ByControl: []ByControl{}, ByResource: []ByResource{}, BySubject: []BySubject{}, ByRule: []ByRule{}, Samples: part.Samples,
 		Truncated: late || p.left > 0, DurationMS: float64(took.Microseconds()) / 1000,
@@ -58,18 +58,18 @@ func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	slices.SortFunc(out.BySubject, func(a, b BySubject) int {
 		return cmp.Or(a.Figures.compare(b.Figures), strings.Compare(a.UserID, b.UserID))
 	})
-	var rules []rerun.RuleCount
+	var rules []compare.RuleCount
 	for r, n := range part.ByRule {
-		rules = append(rules, rerun.RuleCount{Rule: r, Changed: n})
+		rules = append(rules, compare.RuleCount{Rule: r, Changed: n})
 	}
-	rerun.SortRules(rules)
+	compare.SortRules(rules)
 	for _, r := range rules {
 		out.ByRule = append(out.ByRule, ByRule{r.PolicyID, r.PolicyName, r.Rule.Rule, r.Line, r.Changed})
 	}
 	out.ByControl, out.ByResource = out.ByControl[:min(len(out.ByControl), maxListed)], out.ByResource[:min(len(out.ByResource), maxListed)]
 	out.BySubject = out.BySubject[:min(len(out.BySubject), maxSubjects)]
 	if out.Samples == nil {
-		out.Samples = []rerun.Sample{}
+		out.Samples = []compare.Sample{}
 	}
 	out.Note = p.note(&out, late)
 	return out
@@ -95,7 +95,7 @@ func (p *plan) note(i *Impact, late bool) string {
 	return strings.Join(notes, "; ")
 }
 
-func figuresOf(t *rerun.Tally) Figures {
+func figuresOf(t *compare.Tally) Figures {
 	return Figures{t.Evaluated, t.WouldBlock, t.WouldAllow, t.WouldMask, t.Changed, t.NewlyBlocked, t.NewlyAllowed}
 }
 

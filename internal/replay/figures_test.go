@@ -11,7 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -81,13 +81,13 @@ func TestReady(t *testing.T) {
 // independent of map order.
 func TestImpactOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	part := &rerun.Part{ByControl: map[int64]*rerun.Tally{}, ByResource: map[int64]*rerun.Tally{}, BySubject: map[string]*rerun.Tally{}, ByRule: map[rerun.Rule]int64{}}
+	part := &compare.Part{ByControl: map[int64]*compare.Tally{}, ByResource: map[int64]*compare.Tally{}, BySubject: map[string]*compare.Tally{}, ByRule: map[compare.Rule]int64{}}
 	for i := range int64(maxListed + 50) {
-		tally := func() *rerun.Tally {
-			return &rerun.Tally{Name: fmt.Sprint("n", i), Changed: random.Int64N(5), Evaluated: random.Int64N(5)}
+		tally := func() *compare.Tally {
+			return &compare.Tally{Name: fmt.Sprint("n", i), Changed: random.Int64N(5), Evaluated: random.Int64N(5)}
 		}
 		part.ByControl[i], part.ByResource[i], part.BySubject[fmt.Sprintf("%04d", i)] = tally(), tally(), tally()
-		part.ByRule[rerun.Rule{PolicyID: i % 7, Rule: "r", Line: int(i)}] = random.Int64N(5)
+		part.ByRule[compare.Rule{PolicyID: i % 7, Rule: "r", Line: int(i)}] = random.Int64N(5)
 	}
 	p := &plan{recording: audit.Recording{}}
 	got := p.impact(part, false, time.Second)
@@ -114,7 +114,7 @@ func TestImpactOrder(t *testing.T) {
 // Without records, the lists are empty, not null, and the note says why.
 func TestImpactOfNothing(t *testing.T) {
 	p := &plan{}
-	got := p.impact(&rerun.Part{}, false, 0)
+	got := p.impact(&compare.Part{}, false, 0)
 	if got.ByControl == nil || got.ByResource == nil || got.BySubject == nil || got.ByRule == nil || got.Samples == nil {
 		t.Errorf("a list is null: %+v", got)
 	}
@@ -126,9 +126,9 @@ func TestImpactOfNothing(t *testing.T) {
 // The figures of a run say what was evaluated, what was not, and why.
 func TestImpactFigures(t *testing.T) {
 	p := &plan{recorded: 100, total: 80, left: 5, notes: []string{"first"}}
-	part := &rerun.Part{
+	part := &compare.Part{
 		Lines: 80, Evaluated: 70, WouldBlock: 30, WouldAllow: 35, WouldMask: 5, NoMatch: 2, Changed: 7, NewlyBlocked: 4, NewlyAllowed: 3, Drifted: 9, ControlDrift: 6, UnknownDrift: 1,
-		NotReplayable: map[string]int64{rerun.NoInput: 1, rerun.Redacted: 2, rerun.Incomplete: 3, rerun.Unreadable: 4},
+		NotReplayable: map[string]int64{compare.NoInput: 1, compare.Redacted: 2, compare.Incomplete: 3, compare.Unreadable: 4},
 	}
 	got := p.impact(part, false, 2*time.Second)
 	if got.WithoutInput != 15 || got.Drifted != (Drift{Total: 9, Controls: 6, Unknown: 1, Data: 2}) || got.NotReplayable != (NotReplayable{10, 1, 2, 3, 4}) || got.ChangedPercent != 10 || got.DecisionsPerSecond != 40 || got.DurationMS != 2000 {
@@ -143,7 +143,7 @@ func TestImpactFigures(t *testing.T) {
 		t.Errorf("after the time: truncated %v with the note %q", got.Truncated, got.Note)
 	}
 	p.total, p.notes = 0, nil
-	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "no decision in the window has a stored input") || len(p.notes) != 0 {
+	if got = p.impact(&compare.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "no decision in the window has a stored input") || len(p.notes) != 0 {
 		t.Errorf("without stored inputs: the note is %q", got.Note)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // Jobs returns the job kinds of this package.
@@ -44,7 +44,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 	}
 	began := s.Now()
 	told := began
-	part, err := s.measure(ctx, sc, p, func(part *rerun.Part) error {
+	part, err := s.measure(ctx, sc, p, func(part *compare.Part) error {
 		now := s.Now()
 		if now.Sub(told) < progressEvery {
 			return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -116,9 +116,9 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 		bundles, err = bouncer.PastBundles(ctx, tx, p.request.SourceEnvironment, p.followed)
 		return err
 	})
-	views := map[int64]*rerun.View{}
+	views := map[int64]*compare.View{}
 	for _, b := range list {
-		v := &rerun.View{BouncerID: b.ID, Resources: append(slices.Clone(b.ResourceIDs), links[b.ID]...), Deny: b.Denies()}
+		v := &compare.View{BouncerID: b.ID, Resources: append(slices.Clone(b.ResourceIDs), links[b.ID]...), Deny: b.Denies()}
 		slices.Sort(v.Resources)
 		v.Resources = slices.Compact(v.Resources)
 		for _, c := range p.changes {
@@ -131,10 +131,10 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	for i, b := range bundles { // by bouncer, newest first
 		v := views[b.BouncerID]
 		if v == nil { // the bouncer was deleted
-			v = &rerun.View{BouncerID: b.BouncerID, Resources: b.Resources, Deny: b.Denies}
+			v = &compare.View{BouncerID: b.BouncerID, Resources: b.Resources, Deny: b.Denies}
 			views[b.BouncerID] = v
 		}
-		v.Bundles = append(v.Bundles, rerun.Bundle{Revision: b.Revision, EnvRevision: b.EnvRevision, Resources: b.Resources, Deny: b.Denies})
+		v.Bundles = append(v.Bundles, compare.Bundle{Revision: b.Revision, EnvRevision: b.EnvRevision, Resources: b.Resources, Deny: b.Denies})
 		if n := len(v.Bundles); n > 1 && bundles[i-1].PublishedAt.Before(p.followed) {
 			p.followed = bundles[i-1].PublishedAt.Add(-slack)
 		}
@@ -142,7 +142,7 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	for _, v := range views {
 		p.spec.Views = append(p.spec.Views, *v)
 	}
-	slices.SortFunc(p.spec.Views, func(a, b rerun.View) int { return int(a.BouncerID - b.BouncerID) })
+	slices.SortFunc(p.spec.Views, func(a, b compare.View) int { return int(a.BouncerID - b.BouncerID) })
 	p.spec.ViewsThen = p.request.Baseline == Then
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -22,7 +22,7 @@ import (
 // plan is a prepared request: the controls that decide, and the decisions that they replay.
 type plan struct {
 	request   Request // with its defaults filled in
-	spec      rerun.Spec
+	spec      compare.Spec
 	recording audit.Recording
 	// recorded counts all decisions of the window, total those that are replayed, and
 	// left those beyond max_decisions.
@@ -45,7 +45,7 @@ type plan struct {
 // change is one control that the candidate adds, replaces or removes.
 type change struct {
 	id      int64
-	control rerun.Control
+	control compare.Control
 	remove  bool
 	// bouncer is the bouncer to which the control is linked, or 0.
 	bouncer int64
@@ -62,7 +62,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	p := &plan{
 		request: r, index: map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]lang.Library{}, subjects: []Subject{},
 	}
-	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
+	p.spec = compare.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
 	to := s.Now().UTC()
 	p.recording = audit.Recording{Env: r.SourceEnvironment, From: to.Add(-time.Duration(r.WindowHours) * time.Hour), To: to}
 	s.Audit.WaitShipped(ctx)
@@ -246,7 +246,7 @@ func refuse(offences []fault.Detail) error {
 // put adds a control to the candidate. It links it to the resource of the source environment to
 // which a promotion would link it.
 func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, edited bool) error {
-	ch := change{id: c.ID, control: rerun.Control{
+	ch := change{id: c.ID, control: compare.Control{
 		Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version}, Source: c.RegoCode, New: c.ID >= newID,
 	}}
 	if edited && !ch.control.New {

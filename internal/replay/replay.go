@@ -14,7 +14,7 @@ package replay
 import (
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -83,11 +83,11 @@ type Impact struct {
 	Drifted       Drift         `json:"drifted" doc:"Decisions for which the baseline, too, differs from what was recorded. The cause is not the candidate: the baseline is not what decided at the time."`
 	NotReplayable NotReplayable `json:"not_replayable" doc:"Decisions with a stored input that could not be repeated as they were."`
 
-	ByControl  []ByControl    `json:"by_control" doc:"By the control that decides, or that no longer decides what flips; most flips first."`
-	ByResource []ByResource   `json:"by_resource" doc:"By the resource that matches; most flips first."`
-	BySubject  []BySubject    `json:"by_subject" doc:"The subjects whose decisions flip; most flips first, at most 100."`
-	ByRule     []ByRule       `json:"by_rule" doc:"The rules behind the flips; most flips first."`
-	Samples    []rerun.Sample `json:"samples" doc:"Single flips, newest first."`
+	ByControl  []ByControl      `json:"by_control" doc:"By the control that decides, or that no longer decides what flips; most flips first."`
+	ByResource []ByResource     `json:"by_resource" doc:"By the resource that matches; most flips first."`
+	BySubject  []BySubject      `json:"by_subject" doc:"The subjects whose decisions flip; most flips first, at most 100."`
+	ByRule     []ByRule         `json:"by_rule" doc:"The rules behind the flips; most flips first."`
+	Samples    []compare.Sample `json:"samples" doc:"Single flips, newest first."`
 
 	Truncated          bool    `json:"truncated" doc:"Whether some decisions with a stored input were not replayed, because time ran out or max_decisions is lower. The newest were replayed."`
 	DurationMS         float64 `json:"duration_ms" doc:"How long it took."`
@@ -107,7 +107,7 @@ func (i Impact) shownTo(sc scope.Scope) Impact {
 	if sc.Require(recordedInputs) == nil {
 		return i
 	}
-	if i.Samples, i.BySubject = []rerun.Sample{}, []BySubject{}; i.Note != "" {
+	if i.Samples, i.BySubject = []compare.Sample{}, []BySubject{}; i.Note != "" {
 		i.Note += "; "
 	}
 	i.Note += figuresNote

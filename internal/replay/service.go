@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -65,8 +65,8 @@ const (
 
 // measure replays the recording of the plan. With an error it also returns the results until then.
 // progress, if not nil, is called after each step, and ends the replay if it returns an error.
-func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress func(*rerun.Part) error) (*rerun.Part, error) {
-	sum := &rerun.Part{}
+func (s *Service) measure(ctx context.Context, sc scope.Scope, p *plan, progress func(*compare.Part) error) (*compare.Part, error) {
+	sum := &compare.Part{}
 	if p.total == 0 {
 		return sum, nil
 	}

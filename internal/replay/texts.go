@@ -7,7 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // key identifies a control in spec.Controls: its text and the libraries with which it is compiled.
@@ -18,7 +18,7 @@ type key struct {
 
 // text returns the index of a control in spec.Controls, compiled with the libraries of a shelf that
 // it imports. It adds the control if it is new.
-func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
+func (p *plan) text(c compare.Control, shelf []lang.Library) int {
 	c.Libraries = nil
 	for _, l := range p.reached(c.Source, shelf) {
 		c.Libraries = append(c.Libraries, p.library(l))
@@ -60,14 +60,14 @@ func (p *plan) mix(st state) int {
 		}
 		cand[c.id] = at
 	}
-	p.spec.Mixes = append(p.spec.Mixes, rerun.ControlLists{Baseline: byID(st.active), Candidate: byID(cand)})
+	p.spec.Mixes = append(p.spec.Mixes, compare.ControlLists{Baseline: byID(st.active), Candidate: byID(cand)})
 	return len(p.spec.Mixes) - 1
 }
 
 // asThen returns the index of a control of the candidate with the libraries of a state, because the
 // control with which it is compared has them, too. If it does not compile with them, the replay
 // uses today's libraries, with which it must compile.
-func (p *plan) asThen(c rerun.Control, shelf []lang.Library) int {
+func (p *plan) asThen(c compare.Control, shelf []lang.Library) int {
 	today := p.text(c, p.changed(p.shelf))
 	c.Old, c.Instead = true, today+1
 	return p.text(c, p.changed(shelf))
@@ -89,7 +89,7 @@ func (p *plan) relinked(at int, shelf []lang.Library) int {
 }
 
 // alike reports whether two controls make the same decisions.
-func alike(a, b rerun.Control) bool {
+func alike(a, b compare.Control) bool {
 	return a.Meta == b.Meta && a.Source == b.Source && slices.Equal(a.Libraries, b.Libraries)
 }
 

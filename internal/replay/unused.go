@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -163,7 +163,7 @@ func (s *Service) touched(ctx context.Context, sc scope.Scope, r audit.Recording
 				return rules, explained, false, nil
 			}
 			var list []reason.Explanation
-			raw := rerun.Member(line, "explanation")
+			raw := compare.Member(line, "explanation")
 			if raw == nil || json.Unmarshal(raw, &list) != nil {
 				continue
 			}

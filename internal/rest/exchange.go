@@ -37,7 +37,7 @@ type exchange struct {
 	billed bool
 	tenant *measure.Tenant                    // of the scope, after the first lookup
 	body   []byte                             // scratch for Body
-	free   [2]func()                          // release room.Bodies and room.Decoded; nil: none is taken
+	free   [2]func()                          // release memory.Bodies and memory.Decoded; nil: none is taken
 	ids    [1]string                          // holds id for the header
 	traced func(operation string, status int) // ends the span; nil: there is none
 }

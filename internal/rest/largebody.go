@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/room"
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 )
 
-// smallBody is the size, in bytes, up to which bodies are read directly. Larger ones take room
-// (package room), because a hundred at once could use all memory of the process.
+// smallBody is the size, in bytes, up to which bodies are read directly. Larger ones take memory
+// from a pool (package memory), because a hundred at once could use all memory of the process.
 const smallBody = 64 << 10
 
 // read reads the whole body of the request, into the exchange's buffer or, if fresh is true, into a
@@ -39,7 +39,7 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 		if fresh {
 			want *= 2 // the handler reads a copy
 		}
-		if err := x.take(req.Context(), room.Bodies, want); err != nil {
+		if err := x.take(req.Context(), memory.Bodies, want); err != nil {
 			return nil, err
 		}
 		buf = append(x.r.largeBuffer(size+1), buf...)
@@ -57,7 +57,7 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	if x.route.op.Slow {
 		x.slowDown(true)
 	}
-	return buf, x.take(req.Context(), room.Decoded, room.Cost(buf, x.route.bodyType != nil))
+	return buf, x.take(req.Context(), memory.Decoded, memory.Cost(buf, x.route.bodyType != nil))
 }
 
 // errMore is the error for a body that exceeds the limit.
@@ -69,11 +69,11 @@ func readTo(buf []byte, body io.Reader, limit int64) ([]byte, error) {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
-		room := buf[len(buf):cap(buf)]
-		if most := limit + 1 - int64(len(buf)); int64(len(room)) > most {
-			room = room[:most]
+		free := buf[len(buf):cap(buf)]
+		if most := limit + 1 - int64(len(buf)); int64(len(free)) > most {
+			free = free[:most]
 		}
-		n, err := body.Read(room)
+		n, err := body.Read(free)
 		buf = buf[:len(buf)+n]
 		if int64(len(buf)) > limit {
 			return buf, errMore
@@ -96,7 +96,7 @@ func (r *Router) largeBuffer(n int64) []byte {
 	return make([]byte, 0, n)
 }
 
-// holder returns whose part of a room the request takes: its tenant's, or that of all requests
+// holder returns whose part of a pool the request takes: its tenant's, or that of all requests
 // without a credential. A tenant that such a request only names does not pay for it.
 func (x *exchange) holder() (name string, stranger bool) {
 	if !x.authenticated {
@@ -105,18 +105,18 @@ func (x *exchange) holder() (name string, stranger bool) {
 	return string(x.scope.Tenant), false
 }
 
-// take takes room until the exchange is finished, once for each of the two. Brief operations have
-// rooms of their own, so that no upload holds up a decision.
+// take takes memory until the exchange is finished, once for each of the two. Brief operations have
+// pools of their own, so that no upload holds up a decision.
 func (x *exchange) take(ctx context.Context, which int, n int64) error {
-	rooms := &x.r.bodyRooms
+	pools := &x.r.bodyPools
 	if x.route.op.Brief {
-		rooms = &x.r.briefBodyRooms
+		pools = &x.r.briefBodyPools
 	}
 	if n == 0 || x.free[which] != nil {
 		return nil
 	}
 	name, stranger := x.holder()
-	free, err := rooms[which].Take(ctx, name, n, stranger)
+	free, err := pools[which].Take(ctx, name, n, stranger)
 	if err != nil {
 		return fault.New(fault.Unavailable, "busy", "too many large bodies are being processed").After(time.Second).Because(err)
 	}
@@ -126,7 +126,7 @@ func (x *exchange) take(ctx context.Context, which int, n int64) error {
 
 // releaseRoom frees what take took. The body must not be used afterwards.
 func (x *exchange) releaseRoom() {
-	if large := x.body; x.free[room.Bodies] != nil && cap(large) > smallBody {
+	if large := x.body; x.free[memory.Bodies] != nil && cap(large) > smallBody {
 		x.r.buffers.Put(&large)
 		x.body = nil
 	}

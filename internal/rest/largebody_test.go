@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
-	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -29,7 +29,7 @@ func manyMembers(n int) string {
 
 // TestBodiesInFlight: the decoded size of a tenant's concurrent bodies is limited, even if each
 // body is small. A request beyond the limit is refused with Retry-After, while another tenant is
-// served. Requests without a credential take no room from a tenant.
+// served. Requests without a credential take no memory from a tenant.
 func TestBodiesInFlight(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	g := newRig(t, nil, func(g *rig) {
@@ -43,7 +43,7 @@ func TestBodiesInFlight(t *testing.T) {
 		Register(g.Router, Op{ID: "hold", Method: "PUT", Path: "/hold", Reach: ReachTenant, Tags: []string{"T"}, Summary: "Hold"}, hold)
 		Register(g.Router, Op{ID: "hold-public", Method: "PUT", Path: "/hold-public", Public: true, Tags: []string{"T"}, Summary: "Hold"}, hold)
 	})
-	g.bodyRooms[room.Decoded] = room.New(8<<20, 4<<20, time.Millisecond)
+	g.bodyPools[memory.Decoded] = memory.New(8<<20, 4<<20, time.Millisecond)
 	body := manyMembers(3000) // 25 KiB, which count as 1.5 MiB
 	put := func(path, key string) (int, http.Header) {
 		w := g.Do(t, resttest.Call{Method: "PUT", Path: path, Body: body, Key: key}.Request())
@@ -75,10 +75,10 @@ func TestBodiesInFlight(t *testing.T) {
 	close(leave)
 	for range 3 {
 		if code := <-answers; code != http.StatusNoContent {
-			t.Errorf("PUT of a body that has room = %d, want 204", code)
+			t.Errorf("PUT of a body that finds memory = %d, want 204", code)
 		}
 	}
-	if n := g.bodyRooms[room.Decoded].Taken(); n != 0 {
+	if n := g.bodyPools[memory.Decoded].Taken(); n != 0 {
 		t.Errorf("%d bytes stay taken, want none", n)
 	}
 }
@@ -101,8 +101,8 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 	wantStop(t, stop)
 }
 
-// TestRoomOfPanics: a handler that panics after it has begun its answer frees its body's room.
-func TestRoomOfPanics(t *testing.T) {
+// TestMemoryOfPanics: a handler that panics after it has begun its answer frees its body's memory.
+func TestMemoryOfPanics(t *testing.T) {
 	for name, cause := range map[string]any{"a panic": "late", "an abort": http.ErrAbortHandler} {
 		g := newRig(t, nil, func(g *rig) {
 			Raw(g.Router, Op{ID: "cut", Method: "PUT", Path: "/cut", Reach: ReachTenant, Tags: []string{"T"}, Summary: "Cut"}, RawDocs{},
@@ -124,16 +124,16 @@ func TestRoomOfPanics(t *testing.T) {
 			body := `{"name":"` + strings.Repeat("x", smallBody) + `"}`
 			g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "PUT", Path: "/v1/cut", Body: body, Key: "full"}.Request())
 		}()
-		for i, of := range g.bodyRooms {
+		for i, of := range g.bodyPools {
 			if n := of.Taken(); n != 0 {
-				t.Errorf("%s: room %d: %d bytes stay taken", name, i, n)
+				t.Errorf("%s: pool %d: %d bytes stay taken", name, i, n)
 			}
 		}
 	}
 }
 
-// TestRoomOfRefusals: a refused body whose rest is discarded releases its room once.
-func TestRoomOfRefusals(t *testing.T) {
+// TestMemoryOfRefusals: a refused body whose rest is discarded releases its memory once.
+func TestMemoryOfRefusals(t *testing.T) {
 	var g *rig
 	addr, stop := served(t, nil, func(of *rig) { g = of })
 	body := `{"name":"` + strings.Repeat("x", lingerFrom+1) + `"}` // too long a name
@@ -144,9 +144,9 @@ func TestRoomOfRefusals(t *testing.T) {
 		}
 	}
 	wantStop(t, stop)
-	for i, of := range g.bodyRooms {
+	for i, of := range g.bodyPools {
 		if n := of.Taken(); n != 0 {
-			t.Errorf("room %d: %d bytes stay taken, want none", i, n)
+			t.Errorf("pool %d: %d bytes stay taken, want none", i, n)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fastpath"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
-	"github.com/gatehouse-dev/gatehouse/internal/lane"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
 )
@@ -94,7 +94,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	}
 	ctx, left := r.stopLater(ctx, leave, func(ctx context.Context) { fresh.Drain(ctx, l) })
 	defer left()
-	short := lane.Listen(l, lane.Config{
+	short := fastpath.Listen(l, fastpath.Config{
 		Handler: srv.Handler, Brief: r.isBrief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})

@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
-	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -25,7 +25,7 @@ func New(c Config) (*Router, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, bodyRooms: room.ForBodies(128 << 20), briefBodyRooms: room.ForBodies(64 << 20)}
+	r := &Router{cfg: c, mux: http.NewServeMux(), static: map[string]map[string]*route{}, bodyPools: memory.ForBodies(128 << 20), briefBodyPools: memory.ForBodies(64 << 20)}
 	r.pool.New = func() any { return &exchange{} }
 	r.mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		if x, ok := w.(*exchange); ok {

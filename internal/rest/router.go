@@ -13,11 +13,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
-	"github.com/gatehouse-dev/gatehouse/internal/room"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -156,8 +156,8 @@ type Router struct {
 	// stopping is set while the server is about to stop. Each answer then ends its connection.
 	stopping atomic.Bool
 	limiter  *limiter
-	// bodyRooms are the rooms for bodies, brisk those for bodies of Brief operations.
-	bodyRooms, briefBodyRooms room.Pair
+	// bodyPools are the memory pools for bodies, briefBodyPools those for bodies of Brief operations.
+	bodyPools, briefBodyPools memory.Pools
 	buffers                   sync.Pool // of *[]byte, for large bodies
 	answers                   sync.Pool // of *bytes.Buffer
 	idem                      *idempotency

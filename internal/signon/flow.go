@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -247,7 +247,7 @@ func (s *Service) recordFailure(ctx context.Context, sc scope.Scope, f flow, cau
 	if err != nil {
 		return err
 	}
-	if !guess.RecordsFailure(failed) {
+	if !lockout.RecordsFailure(failed) {
 		return cause
 	}
 	sc.Actor = scope.Actor{Kind: scope.Person, Name: "anonymous", IP: sc.Actor.IP}

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/guess"
+	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -53,7 +53,7 @@ type Service struct {
 	providers providers
 	// networks and tenants count the calls that may wait for a provider, by network and by tenant, so
 	// that a provider that hangs delays only the sign-ins of its own tenant.
-	networks, tenants guess.Limiter
+	networks, tenants lockout.Limiter
 }
 
 // The paths that providers and browsers are sent to.
@@ -243,16 +243,16 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 // and for one tenant, and delays networks with many failures. The caller must call leave. Fault:
 // RateLimited.
 func (s *Service) admit(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
-	network, tenant := guess.Network(sc.Actor.IP), string(t)
-	if !s.networks.Acquire(network, guess.SeatsNetwork) {
-		return nil, guess.TooManySignIns()
+	network, tenant := lockout.Network(sc.Actor.IP), string(t)
+	if !s.networks.Acquire(network, lockout.SeatsNetwork) {
+		return nil, lockout.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)
 	if err == nil {
-		err = s.Auth.Pause(ctx, guess.NetworkDelay(failed))
+		err = s.Auth.Pause(ctx, lockout.NetworkDelay(failed))
 	}
 	if err == nil && !s.tenants.Acquire(tenant, seatsTenant) {
-		err = guess.TooManySignIns()
+		err = lockout.TooManySignIns()
 	}
 	if err != nil {
 		s.networks.Release(network)
@@ -264,7 +264,7 @@ func (s *Service) admit(ctx context.Context, sc scope.Scope, t scope.TenantID) (
 // failures counts n more failures of the caller's network, and returns how many there were within
 // failureWindow.
 func (s *Service) failures(ctx context.Context, sc scope.Scope, n int64) (int64, error) {
-	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+guess.Network(sc.Actor.IP), n, failureWindow)
+	w, err := s.Count(ctx, string(scope.DefaultTenant), "sign-on:"+lockout.Network(sc.Actor.IP), n, failureWindow)
 	return w.Count, err
 }
 

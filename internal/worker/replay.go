@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -103,7 +103,7 @@ type Replay struct {
 
 // Replay starts a replay in a new child. Faults: those of Check, and Invalid "invalid_policy" with
 // the issues of controls that do not compile.
-func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spec) (*Replay, error) {
+func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec compare.Spec) (*Replay, error) {
 	leave, err := p.replays.acquire(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 // is the number of decided lines, and the caller sends the rest again. After an error, the replay
 // must be closed. Faults: Invalid "evaluation_limit" if the child exceeded its time or memory
 // limit, Unavailable if ctx ended.
-func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
+func (r *Replay) Run(ctx context.Context, lines [][]byte) (*compare.Part, error) {
 	var rep reply
 	err := r.step(ctx, replayStep, func() error {
 		if err := writeLines(r.proc.in, lines); err != nil {
@@ -176,7 +176,7 @@ func (r *Replay) Close() {
 	r.release()
 }
 
-func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
+func refusedFault(spec compare.Spec, refused []compare.Refused) error {
 	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
 	var all []lang.Issue
 	for _, c := range refused {
@@ -191,7 +191,7 @@ func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
 
 // sendSpec writes the request, and then the resources and their earlier versions in separate
 // messages.
-func sendSpec(w io.Writer, spec rerun.Spec) error {
+func sendSpec(w io.Writer, spec compare.Spec) error {
 	now, err := chunked(spec.Resources)
 	if err != nil {
 		return err
@@ -309,11 +309,11 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 	if spec.Resources, err = readChunks[target.Resource](in, req.Chunks); err != nil {
 		return err
 	}
-	if spec.Past, err = readChunks[rerun.Past](in, req.PastChunks); err != nil {
+	if spec.Past, err = readChunks[compare.Past](in, req.PastChunks); err != nil {
 		return err
 	}
 	spec.Caught = c.addPanic
-	m, refused, err := rerun.New(spec, time.Now)
+	m, refused, err := compare.New(spec, time.Now)
 	rep := reply{Refused: refused}
 	if err != nil {
 		rep.Error = err.Error()
@@ -332,7 +332,7 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 	}
 }
 
-func (c *child) runLines(ctx context.Context, m *rerun.Machine, body []byte) (rep reply) {
+func (c *child) runLines(ctx context.Context, m *compare.Comparer, body []byte) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			rep = c.panicReply(p)

@@ -14,19 +14,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // replaySpec compares a control with an edit of it, on one resource of many.
-func replaySpec(base, cand string, resources int) rerun.Spec {
-	s := rerun.Spec{
+func replaySpec(base, cand string, resources int) compare.Spec {
+	s := compare.Spec{
 		Env: "production", Samples: 20, Deadline: 250 * time.Millisecond,
-		Controls: []rerun.Control{
+		Controls: []compare.Control{
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 1}, Source: base},
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 2}, Source: cand},
 		},
-		Mixes:  []rerun.ControlLists{{Baseline: []int{0}, Candidate: []int{1}}},
-		Epochs: []rerun.Epoch{{}},
+		Mixes:  []compare.ControlLists{{Baseline: []int{0}, Candidate: []int{1}}},
+		Epochs: []compare.Epoch{{}},
 	}
 	for i := range resources {
 		s.Resources = append(s.Resources, target.Resource{
@@ -85,7 +85,7 @@ func TestReplay(t *testing.T) {
 	}
 	defer r.Close()
 	lines := recordedLines(1000)
-	sum := &rerun.Part{}
+	sum := &compare.Part{}
 	for left := lines; len(left) > 0; {
 		part, err := r.Run(t.Context(), left)
 		if err != nil {
@@ -160,10 +160,10 @@ func BenchmarkReplayPast(b *testing.B) {
 	s := replaySpec(docsBase, docsEdit, resources)
 	s.Epochs = nil
 	for i := range epochs {
-		s.Epochs = append(s.Epochs, rerun.Epoch{Revision: int64(epochs - i)})
+		s.Epochs = append(s.Epochs, compare.Epoch{Revision: int64(epochs - i)})
 		for j := range each {
 			if i > 0 {
-				s.Past = append(s.Past, rerun.Past{Epoch: i, ID: int64(i*each+j) + 1, Doc: &s.Resources[i*each+j]})
+				s.Past = append(s.Past, compare.Past{Epoch: i, ID: int64(i*each+j) + 1, Doc: &s.Resources[i*each+j]})
 			}
 		}
 	}

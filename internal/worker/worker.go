@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
-	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
 
 // The operations of the protocol.
@@ -59,8 +59,8 @@ type request struct {
 	Modules []suite.Module `json:"modules,omitempty"`
 
 	// Replay and Chunks start a replay (replay.go).
-	Replay *rerun.Spec `json:"replay,omitempty"`
-	Chunks int         `json:"chunks,omitempty"`
+	Replay *compare.Spec `json:"replay,omitempty"`
+	Chunks int           `json:"chunks,omitempty"`
 	// PastChunks are the chunks with earlier versions of resources. They come last.
 	PastChunks int `json:"past_chunks,omitempty"`
 	// Simulation is a simulation. Sources are those whose attributes are listed (simulate.go).
@@ -85,8 +85,8 @@ type reply struct {
 	Panics []childPanic `json:"caught,omitempty"`
 
 	// Refused and Part belong to replays.
-	Refused    []rerun.Refused    `json:"refused,omitempty"`
-	Part       *rerun.Part        `json:"part,omitempty"`
+	Refused    []compare.Refused  `json:"refused,omitempty"`
+	Part       *compare.Part      `json:"part,omitempty"`
 	Simulated  *simulationResult  `json:"tried,omitempty"`
 	Attributes [][]lang.Attribute `json:"attributes,omitempty"`
 }

@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/assist"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -202,7 +202,7 @@ func (h *Handler) editorB(ctx context.Context, sc scope.Scope, in *editorBIn) (*
 	if in.Body.Action == "format" {
 		v, err := h.IDE.Validate(ctx, sc, in.Body.PolicyContent)
 		out := EditorBAnswer{Success: true, Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}
-		if text, ferr := hint.Format(in.Body.PolicyContent); ferr == nil {
+		if text, ferr := assist.Format(in.Body.PolicyContent); ferr == nil {
 			out.Formatted = &text
 		}
 		return &editorBOut{out}, err

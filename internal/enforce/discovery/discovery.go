@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
@@ -71,7 +71,7 @@ func (c *candidate) outranks(o *candidate) bool {
 
 // Reporter records the hosts that were seen, and queues each of them for one report.
 type Reporter struct {
-	client *uplink.Client
+	client *controlplane.Client
 	ids    *ids.Source
 	count  *metrics.Counters
 	log    *slog.Logger
@@ -98,7 +98,7 @@ type recentHost struct {
 }
 
 // New returns a reporter that reports to client. set returns the active controls.
-func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Reporter {
+func New(client *controlplane.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Reporter {
 	return &Reporter{
 		client: client, ids: chance, count: count, log: log, now: now, set: set,
 		until: map[string]time.Time{}, usedBy: map[string]int{}, candidates: map[string]*candidate{}, wake: make(chan struct{}, 1),

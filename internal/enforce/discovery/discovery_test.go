@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -49,7 +49,7 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 		fmt.Fprint(w, `{"refused":[]}`)
 	}))
 	t.Cleanup(srv.Close)
-	client, err := uplink.NewClient(srv.URL, "token", "test", srv.Client())
+	client, err := controlplane.NewClient(srv.URL, "token", "test", srv.Client())
 	if err != nil {
 		t.Fatal(err)
 	}

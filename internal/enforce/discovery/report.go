@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
 
@@ -29,9 +29,9 @@ func (rep *Reporter) Run(ctx context.Context) {
 			return
 		}
 		list := rep.drainQueue()
-		for wait := uplink.RetryMin; len(list) > 0; wait = min(2*wait, uplink.RetryMax) {
+		for wait := controlplane.RetryMin; len(list) > 0; wait = min(2*wait, controlplane.RetryMax) {
 			refused, err := rep.report(ctx, list)
-			var statusErr *uplink.StatusError
+			var statusErr *controlplane.StatusError
 			if err == nil {
 				rep.count.HostsReported.Add(uint64(len(list)))
 				rep.refuse(list, refused, rep.now().Add(refusedFor))
@@ -42,7 +42,7 @@ func (rep *Reporter) Run(ctx context.Context) {
 				rep.postpone(hostsOf(list), rep.now().Add(refusedFor))
 				break
 			}
-			if !pause.For(ctx, rep.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
+			if !pause.For(ctx, rep.ids.Jitter(max(wait, controlplane.RetryAfter(err)))) {
 				return
 			}
 		}

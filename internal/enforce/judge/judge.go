@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
@@ -23,7 +23,7 @@ import (
 
 // Judge decides on requests with the active controls. All fields are required.
 type Judge struct {
-	Bundles  *follow.Follower
+	Bundles  *bundlesync.Syncer
 	Cache    *rego.Cache
 	Accounts *usage.Accounts
 	Tools    *session.Tools

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
@@ -28,7 +28,7 @@ import (
 // Recorder writes decisions to the decision log. Make it with New.
 type Recorder struct {
 	journal *journal.Journal
-	bundles *follow.Follower
+	bundles *bundlesync.Syncer
 	hosts   *discovery.Reporter
 	panics  *panics.Reporter
 	count   *metrics.Counters
@@ -42,7 +42,7 @@ type Recorder struct {
 
 // New returns a recorder that writes to log. limits say when refusals are counted together. decided
 // adds a decision to the span of its request; nil: nothing is traced.
-func New(log *journal.Journal, bundles *follow.Follower, hosts *discovery.Reporter, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
+func New(log *journal.Journal, bundles *bundlesync.Syncer, hosts *discovery.Reporter, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
 	return &Recorder{
 		journal: log, bundles: bundles, hosts: hosts, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
 		folder: fold.New[[]byte](limits), inputs: newInputAllowance(), events: sync.Pool{New: func() any { buf := make([]byte, 0, 2048); return &buf }},

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
@@ -26,7 +26,7 @@ func FuzzEvent(f *testing.F) {
 	}
 	f.Cleanup(func() { log.Close() })
 	var state atomic.Pointer[settings.State]
-	r := New(&journal.Journal{Config: journal.Config{MaxBytes: 1 << 30}, Spool: log}, follow.New(follow.Config{State: &state}), nil, nil, fold.Defaults(), nil)
+	r := New(&journal.Journal{Config: journal.Config{MaxBytes: 1 << 30}, Spool: log}, bundlesync.New(bundlesync.Config{State: &state}), nil, nil, fold.Defaults(), nil)
 	f.Fuzz(func(t *testing.T, user, path, reason, id string) {
 		st := &settings.State{Settings: &settings.Settings{Environment: user}, Revision: reason}
 		v := judge.Verdict{ID: "0", Outcome: metrics.Deny, Refusal: request.Refusal{Code: "x", Message: reason}, Failure: reason}

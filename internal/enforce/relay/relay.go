@@ -20,11 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcpguard"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
@@ -35,7 +35,7 @@ type Relay struct {
 	Up       *upstream.Upstream
 	Judge    *judge.Judge
 	Masks    *maskbody.Masker
-	Tools    *toolgate.Gate
+	Tools    *mcpguard.Guard
 	Refusals *refuse.Writer
 	Buffers  *bodies.Buffers
 	State    *atomic.Pointer[settings.State]

@@ -10,12 +10,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcpguard"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/record"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/relay"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/toolgate"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/pause"
 )
@@ -32,7 +32,7 @@ type Decider struct {
 	judge    *judge.Judge
 	recorder *record.Recorder
 	relay    *relay.Relay
-	tools    *toolgate.Gate
+	tools    *mcpguard.Guard
 	accounts *usage.Accounts
 	ids      *ids.Source
 	count    *metrics.Counters

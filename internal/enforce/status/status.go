@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -69,10 +69,10 @@ type Reporter struct {
 	Signals  *Signals
 	Up       *upstream.Upstream // nil: there is no application
 	State    *atomic.Pointer[settings.State]
-	Bundles  *follow.Follower
+	Bundles  *bundlesync.Syncer
 	Journal  *journal.Journal
-	Shipper  *uplink.Shipper
-	Client   *uplink.Client
+	Shipper  *controlplane.Shipper
+	Client   *controlplane.Client
 	Cache    *rego.Cache
 	Count    *metrics.Counters
 	Log      *slog.Logger

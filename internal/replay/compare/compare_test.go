@@ -58,7 +58,7 @@ func pair(base, cand string) Spec {
 // TestCorpus replays all cases of the decision corpus as records. No decision flips and none
 // drifts.
 func TestCorpus(t *testing.T) {
-	paths, err := filepath.Glob("../rego/testdata/*.txtar")
+	paths, err := filepath.Glob("../../rego/testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no corpus: %v", err)
 	}

@@ -42,6 +42,7 @@ func document() (rest.Document, error) {
 		Description: "Policies, protected resources, decisions and the bouncers that enforce them.",
 		Extensions:  contractOf(APIVersion),
 		OwnTypes:    "github.com/gatehouse-dev/gatehouse/internal/api",
+		Prefixes:    map[string]string{"github.com/gatehouse-dev/gatehouse/internal/replay/compare": "Rerun"},
 		Names:       []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"},
 		Languages:   Languages, Catalogs: locales,
 		Families: []contract.Family{{

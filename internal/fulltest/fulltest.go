@@ -1,6 +1,6 @@
-// Package fulltest says how much the tests of a run do. A plain `go test ./...` is
-// the inner loop: it leaves out what is long. GATEHOUSE_TEST_FULL=1 (`make test`) is
-// the full run. CI, and what -run asks for by name, leave nothing out.
+// Package fulltest decides how much the tests of a run do. A plain `go test ./...` is the inner
+// loop, which skips long tests. GATEHOUSE_TEST_FULL=1 (`make test`) is the full run. CI skips
+// nothing, nor does a run with -run.
 package fulltest
 
 import (
@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// Run says that this is the full run, where drawn tests make all their rounds.
+// Run reports whether this is the full run, in which random tests make all their rounds.
 func Run() bool { return os.Getenv("GATEHOUSE_TEST_FULL") != "" }
 
-// Inner says that this is the inner loop, where long tests are left out and those
-// that run on each store run on SQLite alone.
+// Inner reports whether this is the inner loop, which skips long tests and runs the tests of each
+// store on SQLite only.
 func Inner() bool {
 	return inner(os.Getenv("GATEHOUSE_TEST_FULL"), os.Getenv("CI"), named())
 }
 
 func inner(full, ci, run string) bool { return full == "" && ci != "true" && run == "" }
 
-// named is the pattern of -run, "" in a program that is not a test.
+// named returns the pattern of -run; "" in a program that is not a test.
 func named() string {
 	if f := flag.Lookup("test.run"); f != nil {
 		return f.Value.String()
@@ -36,7 +36,7 @@ func Only(t testing.TB) {
 	}
 }
 
-// Rounds is how many rounds a drawn test makes: few, or many in the full run.
+// Rounds returns how many rounds a random test makes: few, or many in the full run.
 func Rounds(few, many int) int {
 	if Run() {
 		return many

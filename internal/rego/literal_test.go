@@ -6,13 +6,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestBothReadingsGuard draws resources and paths: what the control of the resource
-// denies that an application serves which tells spellings apart, no other spelling
-// permits. A set of exact resources says which one that is.
+// TestBothReadingsGuard draws resources and paths. An application that distinguishes spellings serves
+// one resource for a path, which a set of exact resources finds. If the control of that resource
+// denies the request, no other spelling may permit it.
 func TestBothReadingsGuard(t *testing.T) {
 	deny, _ := Compile(Meta{ID: 1}, "package d\n\nallow := false\n")
 	permit, _ := Compile(Meta{ID: 2}, "package p\n\nallow := true\n")
@@ -51,10 +52,10 @@ func TestBothReadingsGuard(t *testing.T) {
 			t.Errorf("%s: resource %d denies what its spelling names, resource %d permits: %+v", r.Path, literal.Resource.ID, got.Resource.ID, spec.Resources)
 		}
 		if literal.Considered > 0 && got.Considered == 0 {
-			t.Errorf("%s: nothing is asked, though resource %d has a control: %+v", r.Path, literal.Resource.ID, spec.Resources)
+			t.Errorf("%s: no control is considered, though resource %d has one: %+v", r.Path, literal.Resource.ID, spec.Resources)
 		}
 	})
-	if both == 0 && !testing.Short() { // the short run draws too few to be sure of one
+	if both == 0 && fulltest.Run() { // a shorter run may draw none
 		t.Error("no path named two resources")
 	}
 }

@@ -100,6 +100,9 @@ type Document struct {
 	// OwnTypes is the import path of packages whose types get schemas without a package name. It
 	// includes the packages below. Schemas of other types begin with the name of their package.
 	OwnTypes string
+	// Prefixes are the prefixes of schema names by the import path of a package, for packages that
+	// were renamed after clients knew their schemas.
+	Prefixes map[string]string
 	// Names are the members of request bodies that contain names for people, or lists of names.
 	// They must not contain control or invisible characters.
 	Names []string

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"path"
 	"reflect"
 	"strings"
@@ -32,7 +33,7 @@ func (d Document) schemaName(t reflect.Type, hint string) string {
 	if t.Name() == "" || t.PkgPath() == "" || pkg == "rest" || IsBelow(t.PkgPath(), d.OwnTypes) {
 		return camel(name)
 	}
-	title := upper(pkg)
+	title := cmp.Or(d.Prefixes[t.PkgPath()], upper(pkg))
 	if strings.HasPrefix(name, title) {
 		return name
 	}

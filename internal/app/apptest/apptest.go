@@ -4,15 +4,11 @@ package apptest
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,119 +19,6 @@ import (
 
 // Password is that of the first administrator.
 const Password = "correct horse battery staple 9"
-
-// Binary builds the program, once for each test process, and returns its path. `go build` only
-// links it if it has changed since the last build in this checkout. Each process has its own link
-// to the file, so that the next build does not remove it.
-func Binary(t testing.TB) string {
-	t.Helper()
-	skipInInnerLoop(t)
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-var build = sync.OnceValues(func() (string, error) {
-	root, err := Root()
-	if err != nil {
-		return "", err
-	}
-	name := fmt.Sprintf("gatehouse-test-bin-%d-%x", os.Getuid(), sha256.Sum256([]byte(root)))[:48]
-	args := []string{"build", "-ldflags=-s -w"} // without debug information, linking takes half the time
-	if Race {
-		args, name = append(args, "-race"), name+"-race"
-	}
-	kept := filepath.Join(os.TempDir(), name)
-	lock, err := os.OpenFile(kept+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", append(args, "-o", kept, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse")...)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, text)
-	}
-	if err := statSources(); err != nil {
-		return "", err
-	}
-	removeOld()
-	dir, err := os.MkdirTemp("", ownDir)
-	if err != nil {
-		return "", err
-	}
-	own = dir
-	out := filepath.Join(dir, "gatehouse")
-	return out, os.Link(kept, out)
-})
-
-// statSources stats each source file of the program. `go test` reuses a cached result until a file
-// changes that the tests have opened or inspected. It does not know that the tests build the
-// program, so without this it would answer "(cached)" after a change.
-func statSources() error {
-	const files = `{{if not .Standard}}{{$dir := .Dir}}{{$dir}}
-{{range .GoFiles}}{{$dir}}/{{.}}
-{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
-{{end}}{{end}}`
-	text, err := exec.Command("go", "list", "-deps", "-f", files, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse").Output()
-	if err != nil {
-		return fmt.Errorf("list the sources: %w", err)
-	}
-	for file := range strings.Lines(string(text)) {
-		if file = strings.TrimSpace(file); file != "" {
-			if _, err := os.Stat(file); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Root returns the folder of the repository: the nearest one with a go.mod.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("no go.mod here or above")
-		}
-		dir = up
-	}
-}
-
-// ownDir is the prefix of the folder with a test process's program.
-const ownDir = "gatehouse-apptest-"
-
-var own string
-
-// Main runs the tests of a package, and then removes this process's program.
-func Main(m *testing.M) {
-	code := m.Run()
-	if own != "" {
-		_ = os.RemoveAll(own)
-	}
-	os.Exit(code)
-}
-
-// removeOld removes the programs of test processes that were killed.
-func removeOld() {
-	old, _ := filepath.Glob(filepath.Join(os.TempDir(), ownDir+"*")) // the pattern is valid
-	for _, dir := range old {
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
-			_ = os.RemoveAll(dir)
-		}
-	}
-}
 
 // Process is a running program.
 type Process struct {

@@ -146,6 +146,7 @@ var (
 // TestLinks follows all links from the first page, in all languages. Each leads to a page or place
 // that exists, and the pages of all languages are linked.
 func TestLinks(t *testing.T) {
+	fulltest.Only(t)
 	ids := map[string]map[string]bool{} // by page
 	fragments := map[string]string{}    // page#fragment → page with the link
 	queue := []string{"/devdocs?lang=en"}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,12 +37,15 @@ type issuer struct {
 	without atomic.Pointer[string] // a key id that is no longer published
 }
 
+// issuerKey is the RSA key of all identity providers, because generating one takes long.
+var issuerKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
 // newIssuer starts an identity provider.
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
 	is := &issuer{}
 	var err error
-	if is.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+	if is.rsa, err = issuerKey(); err != nil {
 		t.Fatal(err)
 	}
 	if is.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/image/font/sfnt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
@@ -161,6 +162,7 @@ func TestPDFOfLittle(t *testing.T) {
 
 // TestPDFOfAnything checks that no record breaks the report.
 func TestPDFOfAnything(t *testing.T) {
+	fulltest.Only(t)
 	long := sample(t)
 	long.Policy.Name = strings.Repeat("name", 300)
 	long.Reason = strings.Repeat("because ", 130) + strings.Repeat("x", 2000)

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -19,7 +20,11 @@ import (
 func (p *parts) setUpDashboard(context.Context) error {
 	p.anomalies = &anomaly.Service{Stores: p.stores, Log: p.audit, Tuning: p.anomalyTuning, Now: p.now, Logger: p.log}
 	p.dashboard = &dashboard.Service{
-		Stores: p.stores, Log: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
+		Stores: p.stores, Log: p.audit, Resources: p.resources, Bouncers: p.bouncers,
+		Controls: func(ctx context.Context, tx *db.Tx, env scope.Env) (dashboard.Controls, error) {
+			f, err := policy.LoadFigures(ctx, tx, env)
+			return dashboard.Controls(f), err
+		},
 		Anomalies: p.anomalies.Count, Now: p.now,
 	}
 	p.live = &live.Service{Stores: p.stores, Log: p.log, Now: p.now}

@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -21,12 +20,20 @@ import (
 type Service struct {
 	Stores    *db.Cluster
 	Log       *audit.DecisionLog
-	Policies  *policy.Service
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
+	// Controls counts the controls of an environment, or of both for AnyEnv.
+	Controls func(ctx context.Context, tx *db.Tx, env scope.Env) (Controls, error)
 	// Anomalies returns the number of anomalies since a time.
 	Anomalies func(ctx context.Context, tx *db.Tx, env scope.Env, since time.Time) (int64, error)
 	Now       func() time.Time
+}
+
+// Controls counts controls that are not deleted.
+type Controls struct {
+	Total, Active, Draft int64
+	// Protecting counts the active controls that are bound to a resource.
+	Protecting int64
 }
 
 // Stats are the figures of the dashboard, as the specification defines them.
@@ -89,7 +96,7 @@ func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 
 // count sets the figures of controls, resources, bouncers and anomalies.
 func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time, out *Stats) error {
-	controls, err := policy.LoadFigures(ctx, tx, env)
+	controls, err := s.Controls(ctx, tx, env)
 	if err != nil {
 		return err
 	}

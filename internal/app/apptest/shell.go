@@ -91,8 +91,8 @@ func Page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// Blocks returns the content of the bash blocks of a page.
-func Blocks(page string) []string { return blocks("(?s)```bash\n(.*?)```", page) }
+// Blocks returns the content of the blocks of a language of a page.
+func Blocks(page, language string) []string { return blocks("(?s)```"+language+"\n(.*?)```", page) }
 
 // Fences returns the content of the bash blocks of a page, and of those without a language.
 func Fences(page string) []string { return blocks("(?s)```(?:bash)?\n(.*?)```", page) }

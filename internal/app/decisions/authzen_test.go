@@ -428,7 +428,7 @@ func TestAuthZENGuide(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite")
 	setUpScenario(t, s)
 	env := fmt.Sprintf("set -eu\nexport URL=%s KEY=%s\n", s.URL, s.Key(t, s.Admin, "production", "decisions:read", "resources:read").APIKey)
-	blocks := apptest.Blocks(apptest.Page(t, "integrations/authzen.md"))
+	blocks := apptest.Blocks(apptest.Page(t, "integrations/authzen.md"), "bash")
 	if len(blocks) != 1 {
 		t.Fatalf("docs/integrations/authzen.md has %d blocks, want 1", len(blocks))
 	}

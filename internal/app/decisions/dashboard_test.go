@@ -205,7 +205,7 @@ func TestDashboardGuide(t *testing.T) {
 	s := apptest.StartServer(t, "sqlite")
 	env := fmt.Sprintf("set -eu\nexport API=%s/api/v1 TENANT=default TOKEN=%s\n", s.URL, s.Admin.Bearer)
 	wants := [][]string{{`"totalPolicies":0`, `"step_seconds":30`, `"by":"resource"`, `"anomalies":[]`}, {`"anomalies":5`}}
-	blocks := apptest.Blocks(apptest.Page(t, "dashboard.md"))
+	blocks := apptest.Blocks(apptest.Page(t, "dashboard.md"), "bash")
 	if len(blocks) != len(wants) {
 		t.Fatalf("docs/dashboard.md has %d blocks, want %d", len(blocks), len(wants))
 	}

@@ -15,21 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// page returns the first block of a language in a page of docs/integrations.
-func page(t *testing.T, name, language string) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/integrations/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "```"+language+"\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("the page %s has no block of %s", name, language)
-	}
-	return block
-}
-
 // program runs a gateway until the test ends, and waits until it listens.
 func program(t *testing.T, addr string, cmd *exec.Cmd) {
 	t.Helper()
@@ -60,7 +45,7 @@ func nginx(t *testing.T, bouncer, app string) (url string) {
 		apptest.SkipMissing(t, "nginx is not installed")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
-	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(page(t, "nginx.md", "nginx"))
+	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(apptest.Blocks(apptest.Page(t, "integrations/nginx.md"), "nginx")[0])
 	var temp strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&temp, "%s_temp_path %s/%s;\n", kind, dir, kind)
@@ -83,7 +68,7 @@ func caddy(t *testing.T, bouncer, app string) (url string) {
 		apptest.SkipMissing(t, "there is no bin/caddy; make bin/caddy builds it")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
-	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(page(t, "caddy.md", "caddyfile"))
+	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(apptest.Blocks(apptest.Page(t, "integrations/caddy.md"), "caddyfile")[0])
 	conf := filepath.Join(dir, "Caddyfile")
 	if err := os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"+site), 0o600); err != nil {
 		t.Fatal(err)
@@ -107,7 +92,7 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 		apptest.SkipMissing(t, "there is no bin/traefik; make bin/traefik builds it")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
-	shown := blocks(t, "traefik.md", "yaml")
+	shown := apptest.Blocks(apptest.Page(t, "integrations/traefik.md"), "yaml")
 	dynamic := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "Host(`shop.example`)", "PathPrefix(`/`)").Replace(shown[0])
 	static := strings.NewReplacer(`":80"`, `"`+addr+`"`, "/etc/traefik", dir).Replace(edit(shown[1]))
 	for name, text := range map[string]string{"gatehouse.yaml": dynamic, "traefik.yaml": static} {

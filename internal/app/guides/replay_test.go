@@ -33,7 +33,7 @@ func TestReplayGuide(t *testing.T) {
 		{`"skipped":[]`, 0},
 		{`"examined":1`, 0},
 	}
-	blocks := apptest.Blocks(apptest.Page(t, "replay.md"))
+	blocks := apptest.Blocks(apptest.Page(t, "replay.md"), "bash")
 	if len(blocks) != len(wants) {
 		t.Fatalf("docs/replay.md has %d blocks, want %d", len(blocks), len(wants))
 	}

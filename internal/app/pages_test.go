@@ -1,4 +1,4 @@
-package gateways_test
+package app
 
 import (
 	"fmt"
@@ -22,28 +22,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/app"
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
-
-// blocks returns the blocks of a language in a page of docs/integrations.
-func blocks(t *testing.T, name, language string) []string {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/integrations/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	rest := string(text)
-	for {
-		_, after, found := strings.Cut(rest, "```"+language+"\n")
-		if !found {
-			return out
-		}
-		block, next, _ := strings.Cut(after, "```")
-		out, rest = append(out, block), next
-	}
-}
 
 // checked is a message with a validation.
 type checked interface {
@@ -90,7 +71,7 @@ func managed(t *testing.T, listeners []*listenerv3.Listener) *hcmv3.HttpConnecti
 // TestEnvoyPage checks that the page has configurations that Envoy accepts, and that they fail
 // closed.
 func TestEnvoyPage(t *testing.T) {
-	shown := blocks(t, "envoy.md", "yaml")
+	shown := apptest.Blocks(apptest.Page(t, "integrations/envoy.md"), "yaml")
 	if len(shown) != 3 {
 		t.Fatalf("the page has %d examples, want 3", len(shown))
 	}
@@ -150,10 +131,10 @@ func TestEnvoyPage(t *testing.T) {
 // TestKubernetesPage checks that the settings, ports, volumes and endpoints of the manifests exist.
 func TestKubernetesPage(t *testing.T) {
 	settings := map[string]bool{}
-	for f := range reflect.TypeFor[app.BouncerConfig]().Fields() {
+	for f := range reflect.TypeFor[BouncerConfig]().Fields() {
 		settings[f.Tag.Get("env")] = true
 	}
-	shown := blocks(t, "kubernetes.md", "yaml")
+	shown := apptest.Blocks(apptest.Page(t, "integrations/kubernetes.md"), "yaml")
 	if len(shown) != 2 {
 		t.Fatalf("the page has %d examples, want 2", len(shown))
 	}
@@ -272,11 +253,11 @@ func (m *manifest) check(t *testing.T, settings map[string]bool) {
 // TestPages checks that each gateway has a page, with a configuration that fails closed and a link
 // from the README.
 func TestPages(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob("../../../docs/integrations/*.md")
+	pages, err := filepath.Glob("../../docs/integrations/*.md")
 	if err != nil || len(pages) < 7 {
 		t.Fatalf("the folder has %d pages (%v), want at least 7", len(pages), err)
 	}
@@ -291,7 +272,7 @@ func TestPages(t *testing.T) {
 			Middlewares map[string]struct{ ForwardAuth map[string]any }
 		}
 	}
-	if err := yaml.Unmarshal([]byte(page(t, "traefik.md", "yaml")), &traefik); err != nil {
+	if err := yaml.Unmarshal([]byte(apptest.Blocks(apptest.Page(t, "integrations/traefik.md"), "yaml")[0]), &traefik); err != nil {
 		t.Fatal(err)
 	}
 	auth := traefik.HTTP.Middlewares[traefik.HTTP.Routers["shop"].Middlewares[0]].ForwardAuth

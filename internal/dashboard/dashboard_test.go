@@ -45,6 +45,7 @@ func newHouse(t testing.TB, c *db.Cluster, dir string) *house {
 	h.Service = &Service{
 		Stores: c, Now: clock,
 		Log:       audit.NewDecisionLog(audit.Config{Cluster: c, Spool: h.log, SetAside: t.TempDir(), Now: clock, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}),
+		Controls:  func(context.Context, *db.Tx, scope.Env) (Controls, error) { return Controls{}, nil },
 		Anomalies: func(context.Context, *db.Tx, scope.Env, time.Time) (int64, error) { return 0, nil },
 	}
 	return h

@@ -80,6 +80,7 @@ var layers = []layer{
 		"internal/pip/source",
 		"internal/redact",
 		"internal/rego/eval",
+		"internal/simulator/record",
 	}},
 	{"built-in functions", []string{
 		"internal/rego/builtin",

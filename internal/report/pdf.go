@@ -16,7 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 // The fonts of a report are the Go fonts (BSD licence). They have the Latin, Greek and Cyrillic
@@ -68,7 +68,7 @@ var meaning = map[string]string{
 // report is a PDF that is being written.
 type report struct {
 	*fpdf.Fpdf
-	kept    simulator.StoredRun
+	kept    record.StoredRun
 	tenant  string
 	made    time.Time
 	pages   int  // number of pages; 0 while they are counted
@@ -83,7 +83,7 @@ type report struct {
 
 // exportPDF returns the run as a PDF report, for readers who do not know the run. It writes the
 // report twice, because the footers have the number of pages.
-func exportPDF(k simulator.StoredRun, tenant string, now time.Time) ([]byte, error) {
+func exportPDF(k record.StoredRun, tenant string, now time.Time) ([]byte, error) {
 	counted := newReport(k, tenant, now, 0)
 	counted.write()
 	final := newReport(k, tenant, now, counted.PageCount())
@@ -95,7 +95,7 @@ func exportPDF(k simulator.StoredRun, tenant string, now time.Time) ([]byte, err
 	return out.Bytes(), nil
 }
 
-func newReport(k simulator.StoredRun, tenant string, now time.Time, pages int) *report {
+func newReport(k record.StoredRun, tenant string, now time.Time, pages int) *report {
 	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages, added: map[string]bool{}, widths: map[rune]float64{}}
 	r.AddUTF8FontFromBytes(sans, "", goregular.TTF)
 	r.AddUTF8FontFromBytes(sans, "B", gobold.TTF)

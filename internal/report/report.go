@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 // File is an export.
@@ -27,7 +27,7 @@ type File struct {
 
 // Write exports a run in the format json, csv or pdf. now is the time that the PDF shows as its
 // time of printing. Fault: Invalid for any other format.
-func Write(k simulator.StoredRun, format, tenant string, now time.Time) (File, error) {
+func Write(k record.StoredRun, format, tenant string, now time.Time) (File, error) {
 	f := File{Name: fmt.Sprintf("simulation-%d.%s", k.ID, format)}
 	var err error
 	switch format {
@@ -51,7 +51,7 @@ func Write(k simulator.StoredRun, format, tenant string, now time.Time) (File, e
 
 // exportJSON copies the record byte for byte, so that a reader can verify it. The checksum is the
 // SHA-256 of the text of the member record.
-func exportJSON(k simulator.StoredRun) ([]byte, error) {
+func exportJSON(k record.StoredRun) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
 	b.Write(k.Text)
@@ -65,7 +65,7 @@ func exportJSON(k simulator.StoredRun) ([]byte, error) {
 // exportCSV writes one table (RFC 4180). Each row is one item, such as a property, a leaf of the
 // input, a condition or a step of the trace. The first column is its kind. All cells are quoted,
 // and none is a formula.
-func exportCSV(k simulator.StoredRun) []byte {
+func exportCSV(k record.StoredRun) []byte {
 	rec := k.Record
 	var b bytes.Buffer
 	add := func(cells ...string) {
@@ -122,7 +122,7 @@ func escapeFormula(cell string) string {
 type fact struct{ name, text string }
 
 // facts lists the properties of a run for the CSV export.
-func facts(k simulator.StoredRun) []fact {
+func facts(k record.StoredRun) []fact {
 	rec := k.Record
 	list := []fact{
 		{"simulation_id", strconv.FormatInt(k.ID, 10)},

@@ -22,22 +22,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 
 // doc decodes a JSON document.
-func doc(t testing.TB, text string) simulator.Object {
+func doc(t testing.TB, text string) record.Object {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return simulator.Object{Value: v}
+	return record.Object{Value: v}
 }
 
-var sourceLines = []simulator.SourceLine{
+var sourceLines = []record.SourceLine{
 	{Line: 3, Text: "default allow := false", Outcome: "decided"},
 	{Line: 10, Text: "allow if {"},
 	{Line: 11, Text: `	input.user.role in {"manager", "auditor"}`, Outcome: "held"},
@@ -46,7 +46,7 @@ var sourceLines = []simulator.SourceLine{
 }
 
 // sample returns a denied run with names in several scripts.
-func sample(t testing.TB) simulator.Record {
+func sample(t testing.TB) record.Record {
 	t.Helper()
 	bind := func(path, v string) reason.Binding {
 		return reason.Binding{Path: path, Value: doc(t, `{"v":`+v+`}`).Get("v")}
@@ -64,15 +64,15 @@ func sample(t testing.TB) simulator.Record {
 		},
 	}
 	detail := func(line int) value.Value { return doc(t, fmt.Sprintf(`{"line":%d}`, line)).Value }
-	return simulator.Record{
+	return record.Record{
 		Decision: "DENY", Reason: "only HR and cleared managers may read payroll", Explanation: why, Timestamp: ran, ExecutionTimeMS: 0.214,
 		Input:          doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2},"action":{"method":"GET"},"resource":{"path":"/employees/1"},"note":"=HYPERLINK(\"http://x\")"}`),
 		EvaluatedInput: doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2,"department":"Contabilidad"},"action":{"method":"GET"},"resource":{"path":"/employees/1","data_classification":"confidential","compliance_tags":["GDPR","SOX"]},"note":"=HYPERLINK(\"http://x\")"}`),
 		Output:         doc(t, `{"decision":"DENY","allow":false,"effect":"DENY","reason":"only HR and cleared managers may read payroll","mask":[],"policy_id":12}`),
 		Notes:          []string{"The control is draft: live decisions do not use it.", `input.resource.data_classification was used as sent; a live decision uses the registered resource, with "restricted".`},
-		Policy:         simulator.Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
-		Resource: &simulator.Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &simulator.Named{ID: 9, Name: "Manager without clearance"},
-		User: simulator.Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines,
+		Policy:         record.Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
+		Resource: &record.Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &record.Named{ID: 9, Name: "Manager without clearance"},
+		User: record.Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines,
 		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: `The control "Nómina" is evaluated`, Result: true, Details: value.Object()},
 			{Number: 2, Type: "condition_eval", Description: `input.user.role == "hr"  (input.user.role is "manager")`, Details: detail(6)},
@@ -84,13 +84,13 @@ func sample(t testing.TB) simulator.Record {
 }
 
 // keptSample returns a record as it is stored.
-func keptSample(t testing.TB, rec simulator.Record) simulator.StoredRun {
+func keptSample(t testing.TB, rec record.Record) record.StoredRun {
 	t.Helper()
 	text, err := json.Marshal(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := simulator.StoredRun{ID: 41, Checksum: digest(text), Intact: true, Text: text}
+	k := record.StoredRun{ID: 41, Checksum: digest(text), Intact: true, Text: text}
 	if err := json.Unmarshal(text, &k.Record); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,9 @@ func TestPDF(t *testing.T) {
 
 // TestPDFOfLittle checks that the report of a run with one rule and one condition has one page.
 func TestPDFOfLittle(t *testing.T) {
-	rec := simulator.Record{
-		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: simulator.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
-		User: simulator.Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
+	rec := record.Record{
+		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: record.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
+		User: record.Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
 		Explanation: reason.Explanation{
 			PolicyID: 34, PolicyName: "pdf", PolicyVersion: 1, Effect: "ALLOW", Rule: "allow", Line: 3,
 			Text: "Control \"pdf\" (version 1) allowed: rule allow in line 3 holds.\n  line 3: input.user.id == \"a\"  (input.user.id = \"a\")",
@@ -144,7 +144,7 @@ func TestPDFOfLittle(t *testing.T) {
 		},
 		Notes: []string{"The control is draft: live decisions do not use it."},
 		Input: doc(t, `{"user":{"id":"a"}}`), EvaluatedInput: doc(t, `{"user":{"id":"a"}}`),
-		SourceLines: []simulator.SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
+		SourceLines: []record.SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
 		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: "Control pdf is evaluated", Result: true},
 			{Number: 2, Type: "condition_eval", Description: "input.user.id == \"a\" holds; input.user.id = \"a\"", Result: true},
@@ -190,7 +190,7 @@ func TestPDFOfAnything(t *testing.T) {
 	cut := sample(t)
 	cut.Input = doc(t, "{"+strings.Join(append(members, `"last":1`), ",")+"}")
 	cut.EvaluatedInput = cut.Input
-	for name, rec := range map[string]simulator.Record{"empty": {}, "long": long, "mixed": mixed, "cut": cut, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
+	for name, rec := range map[string]record.Record{"empty": {}, "long": long, "mixed": mixed, "cut": cut, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
 		file, err := exportPDF(keptSample(t, rec), "default", ran)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

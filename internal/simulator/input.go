@@ -3,7 +3,6 @@ package simulator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 // filled is an input as the control will see it, the resource and person that completed it, and
@@ -186,7 +186,7 @@ const summaryRunes = 240
 // summary returns an input on one line: its leaves in order, cut to summaryRunes.
 func summary(input value.Value) string {
 	var b strings.Builder
-	Object{input}.Ordered().Leaves(func(path, text string) bool {
+	record.Object{Value: input}.Ordered().Leaves(func(path, text string) bool {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
@@ -206,81 +206,4 @@ func summary(input value.Value) string {
 		}
 	}
 	return text
-}
-
-// Ordered returns the object with the parts of an input in the order that people expect: user,
-// action, resource, context.
-func (o Object) Ordered() Object {
-	if o.Kind() != value.ObjectKind {
-		return o
-	}
-	first := []string{"user", "action", "resource", "context"}
-	var members []value.Member
-	for _, key := range first {
-		if v := o.Get(key); v.Defined() {
-			members = append(members, value.Member{Key: key, Value: v})
-		}
-	}
-	o.Each(func(key string, v value.Value) bool {
-		if !slices.Contains(first, key) {
-			members = append(members, value.Member{Key: key, Value: v})
-		}
-		return true
-	})
-	return Object{value.Object(members...)}
-}
-
-// Leaves calls f with the path and the text of each leaf until f returns false. A list of scalars
-// counts as one leaf.
-func (o Object) Leaves(f func(path, text string) bool) { leaves(o.Value, "", f) }
-
-// leaves calls f for each leaf of v until f returns false. It returns false if f did.
-func leaves(v value.Value, path string, f func(path, text string) bool) bool {
-	switch {
-	case v.Kind() == value.ObjectKind && v.Len() > 0:
-		more := true
-		v.Each(func(key string, inner value.Value) bool {
-			if path != "" {
-				key = path + "." + key
-			}
-			more = leaves(inner, key, f)
-			return more
-		})
-		return more
-	case v.Kind() == value.ArrayKind && nested(v):
-		for i, inner := range v.Elems() {
-			if !leaves(inner, fmt.Sprintf("%s[%d]", path, i), f) {
-				return false
-			}
-		}
-		return true
-	}
-	if path == "" {
-		return true
-	}
-	return f(path, plain(v))
-}
-
-// plain returns a scalar or a flat list as text for people.
-func plain(v value.Value) string {
-	if s, ok := v.Str(); ok {
-		return s
-	}
-	if v.Kind() == value.ArrayKind && v.Len() > 0 && !nested(v) {
-		var items []string
-		for _, e := range v.Elems() {
-			items = append(items, plain(e))
-		}
-		return strings.Join(items, ", ")
-	}
-	return string(v.AppendJSON(nil))
-}
-
-func nested(v value.Value) bool {
-	for _, e := range v.Elems() {
-		if k := e.Kind(); (k == value.ObjectKind || k == value.ArrayKind) && e.Len() > 0 {
-			return true
-		}
-	}
-	return false
 }

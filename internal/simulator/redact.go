@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 // minSecret is the length from which a secret is also removed from within texts. Shorter secrets
@@ -23,7 +24,7 @@ var ownWords = []string{
 }
 
 // sealRecord returns a record in the form in which it is stored: without secrets, as canonical JSON.
-func sealRecord(rec Record) (text []byte, clean Record, err error) {
+func sealRecord(rec record.Record) (text []byte, clean record.Record, err error) {
 	secrets := secretsIn(rec.Input.Value, rec.EvaluatedInput.Value)
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
@@ -65,7 +66,7 @@ func secretsIn(docs ...value.Value) []string {
 				walk(inner, secret)
 			}
 		case value.StringKind, value.NumberKind:
-			if text := plain(v); secret && text != "" && !slices.Contains(ownWords, text) {
+			if text := record.Plain(v); secret && text != "" && !slices.Contains(ownWords, text) {
 				found = append(found, text)
 			}
 		}
@@ -95,7 +96,7 @@ func scrub(v value.Value, name string, secrets []string) value.Value {
 		}
 		return value.Array(items...)
 	case value.StringKind, value.NumberKind:
-		text := plain(v)
+		text := record.Plain(v)
 		if clean := hide(text, name, secrets); clean != text {
 			return value.String(clean)
 		}

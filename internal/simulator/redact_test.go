@@ -9,31 +9,32 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 
 // doc decodes a JSON document.
-func doc(t testing.TB, text string) Object {
+func doc(t testing.TB, text string) record.Object {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Object{v}
+	return record.Object{Value: v}
 }
 
 // sample is a denied run.
-func sample(t testing.TB) Record {
+func sample(t testing.TB) record.Record {
 	t.Helper()
 	in := doc(t, `{"user":{"id":"jose","clearance":2},"action":{"method":"GET"}}`)
-	return Record{
+	return record.Record{
 		Decision: "DENY", Reason: "only cleared managers may read payroll", Input: in, EvaluatedInput: in,
 		Explanation: reason.Explanation{Effect: "DENY", Rule: "allow", Line: 3, Nearest: &reason.Alternative{
 			Rule: "allow", Line: 10, Missing: []reason.Condition{{Line: 12, Source: "input.user.clearance >= 3"}},
 		}},
-		Output: doc(t, `{"decision":"DENY","mask":[]}`), Policy: Subject{ID: 12, Name: "payroll", Version: 3, Status: "draft"}, Environment: "sandbox",
-		TestType: "manual", User: Actor{Kind: "user", ID: "7", Name: "zoe"},
+		Output: doc(t, `{"decision":"DENY","mask":[]}`), Policy: record.Subject{ID: 12, Name: "payroll", Version: 3, Status: "draft"}, Environment: "sandbox",
+		TestType: "manual", User: record.Actor{Kind: "user", ID: "7", Name: "zoe"},
 		Trace: []reason.Step{
 			{Number: 1, Type: "policy_matched", Description: "The control is evaluated", Result: true, Details: value.Object()},
 			{Number: 2, Type: "condition_eval", Description: "input.user.clearance >= 3", Details: value.Object()},
@@ -42,7 +43,7 @@ func sample(t testing.TB) Record {
 }
 
 // keptSample returns a record as it is stored.
-func keptSample(t testing.TB, rec Record) StoredRun {
+func keptSample(t testing.TB, rec record.Record) record.StoredRun {
 	t.Helper()
 	text, _, err := sealRecord(rec)
 	if err != nil {

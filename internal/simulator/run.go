@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -37,7 +38,7 @@ type trialRun struct {
 	sc        scope.Scope
 	policy    policy.Policy
 	scenario  *Scenario
-	record    Record
+	record    record.Record
 	set       *rego.Set
 	filled    filled
 	took      time.Duration
@@ -115,17 +116,17 @@ func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Reque
 	if _, err := value.Decode(run.filled.input.AppendJSON(nil), value.Limits{}); err != nil {
 		return nil, fault.Invalidf("/input_json", "the input, completed from the resource and the user, is too large or too deep")
 	}
-	run.record = Record{
-		Input: r.Input, EvaluatedInput: Object{run.filled.input}, TestType: r.TestType, Environment: p.Environment, Timestamp: s.Now().Truncate(time.Microsecond),
-		Policy: Subject{p.ID, p.Name, p.Version, shownStatus(p.Status)},
-		User:   Actor{sc.Actor.Kind, sc.Actor.ID, nameOf(sc.Actor)},
-		Trace:  []reason.Step{}, SourceLines: []SourceLine{},
+	run.record = record.Record{
+		Input: r.Input, EvaluatedInput: record.Object{Value: run.filled.input}, TestType: r.TestType, Environment: p.Environment, Timestamp: s.Now().Truncate(time.Microsecond),
+		Policy: record.Subject{ID: p.ID, Name: p.Name, Version: p.Version, Status: shownStatus(p.Status)},
+		User:   record.Actor{Kind: sc.Actor.Kind, ID: sc.Actor.ID, Name: nameOf(sc.Actor)},
+		Trace:  []reason.Step{}, SourceLines: []record.SourceLine{},
 	}
 	if res := run.filled.resource; res != nil {
-		run.record.Resource = &Named{res.ID, res.Name}
+		run.record.Resource = &record.Named{ID: res.ID, Name: res.Name}
 	}
 	if run.scenario != nil {
-		run.record.Scenario = &Named{run.scenario.ID, run.scenario.Name}
+		run.record.Scenario = &record.Named{ID: run.scenario.ID, Name: run.scenario.Name}
 	}
 	return run, nil
 }
@@ -230,7 +231,7 @@ func (s *Service) storeRun(ctx context.Context, run *trialRun) (Result, error) {
 
 // entry returns the audit entry of a run. It contains the digest of the row, and so the hash chain
 // of the audit covers the row.
-func entry(r row, rec Record) audit.Entry {
+func entry(r row, rec record.Record) audit.Entry {
 	about := map[string]any{
 		"simulation_id": r.ID, "decision": rec.Decision, "reason": rec.Reason, "test_type": rec.TestType,
 		"policy_version": rec.Policy.Version, "execution_time_ms": rec.ExecutionTimeMS, "checksum": checksum(r.Digest),
@@ -249,22 +250,11 @@ func entry(r row, rec Record) audit.Entry {
 
 func checksum(digest string) string { return "sha256:" + digest }
 
-// StoredRun is a stored run.
-type StoredRun struct {
-	ID int64
-	// Checksum is that of the record. Intact says whether the record still has it.
-	Checksum string
-	Intact   bool
-	// Text is the record's JSON as stored; Record is the decoded record.
-	Text   json.RawMessage
-	Record Record
-}
-
-func parseStored(r row) (StoredRun, error) {
+func parseStored(r row) (record.StoredRun, error) {
 	sum := sha256.Sum256([]byte(r.Record))
-	k := StoredRun{ID: r.ID, Checksum: checksum(r.Digest), Intact: hex.EncodeToString(sum[:]) == r.Digest, Text: json.RawMessage(r.Record)}
+	k := record.StoredRun{ID: r.ID, Checksum: checksum(r.Digest), Intact: hex.EncodeToString(sum[:]) == r.Digest, Text: json.RawMessage(r.Record)}
 	if err := json.Unmarshal(k.Text, &k.Record); err != nil {
-		return StoredRun{}, fault.Wrap(err, "simulator: reading a record")
+		return record.StoredRun{}, fault.Wrap(err, "simulator: reading a record")
 	}
 	return k, nil
 }
@@ -278,7 +268,7 @@ const nearLines = 2
 
 // sourceLines returns the lines that matter for the decision: those of the rule that decided and,
 // for a denial, those of the nearest rule that would have allowed.
-func sourceLines(source string, why reason.Explanation) []SourceLine {
+func sourceLines(source string, why reason.Explanation) []record.SourceLine {
 	outcome := map[int]string{}
 	mark := func(first int, said string, conditions ...reason.Condition) {
 		if first > 0 {
@@ -298,7 +288,7 @@ func sourceLines(source string, why reason.Explanation) []SourceLine {
 		mark(near.Line, "", slices.Concat(near.Held, near.Missing)...)
 	}
 	mark(why.Line, "decided", why.Conditions...)
-	out := []SourceLine{}
+	out := []record.SourceLine{}
 	last := 0
 	text := strings.Split(source, "\n")
 	for _, line := range slices.Sorted(maps.Keys(outcome)) {
@@ -307,10 +297,10 @@ func sourceLines(source string, why reason.Explanation) []SourceLine {
 		}
 		if last > 0 && line-last <= nearLines+1 {
 			for between := last + 1; between < line; between++ {
-				out = append(out, SourceLine{Line: between, Text: strings.TrimRight(text[between-1], "\r")})
+				out = append(out, record.SourceLine{Line: between, Text: strings.TrimRight(text[between-1], "\r")})
 			}
 		}
-		out = append(out, SourceLine{Line: line, Text: strings.TrimRight(text[line-1], "\r"), Outcome: outcome[line]})
+		out = append(out, record.SourceLine{Line: line, Text: strings.TrimRight(text[line-1], "\r"), Outcome: outcome[line]})
 		last = line
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -200,13 +201,13 @@ func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 
 // Run returns a stored run for an export. A run of somebody else needs audit:read. Fault: NotFound,
 // also for a run of the other environment.
-func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (StoredRun, error) {
+func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (record.StoredRun, error) {
 	r, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (row, error) { return get(ctx, tx, id) })
 	if r, err = db.Found(r, err, sc.Sees(r.Environment), "simulation"); err != nil {
-		return StoredRun{}, err
+		return record.StoredRun{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {
-		return StoredRun{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
+		return record.StoredRun{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
 	}
 	return parseStored(r)
 }

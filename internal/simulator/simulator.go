@@ -14,21 +14,10 @@ package simulator
 import (
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
-
-// Object is a JSON object with any members. Numbers keep their spelling.
-type Object struct{ value.Value }
-
-// Schema returns the schema of an open object, for the API's document.
-func (Object) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-}
 
 // Loadable is a control that can be simulated.
 type Loadable struct {
@@ -53,65 +42,11 @@ const (
 
 // Request describes a simulation. If Input is undefined, the scenario's input is used.
 type Request struct {
-	Input Object
+	Input record.Object
 	// TestType is manual, scenario or regression. Empty means scenario if there is one, else manual.
 	TestType string
 	// Scenario is the id of the scenario to run; nil means none.
 	Scenario *int64
-}
-
-// Actor is the person or client that ran a simulation.
-type Actor struct {
-	Kind scope.ActorKind `json:"kind" enum:"user,api_key,system" doc:"Person or API key."`
-	ID   string          `json:"id" doc:"Id of the user or the key."`
-	Name string          `json:"name" doc:"Name of the user or the key."`
-}
-
-// Subject is the control that was simulated, as it was at that time.
-type Subject struct {
-	ID      int64  `json:"id" doc:"Id of the control."`
-	Name    string `json:"name" doc:"Its name at the time."`
-	Version int64  `json:"version" doc:"Its version at the time."`
-	Status  string `json:"status" enum:"enabled,inactive,draft" doc:"Its state at the time; only enabled ones decide live requests."`
-}
-
-// Named is the id and name of an object.
-type Named struct {
-	ID   int64  `json:"id" doc:"Its id."`
-	Name string `json:"name" doc:"Its name at the time."`
-}
-
-// SourceLine is one line of the control that matters for the decision.
-type SourceLine struct {
-	Line int    `json:"line" doc:"Line in the source, from 1."`
-	Text string `json:"text" doc:"The line."`
-	// Outcome is empty for lines that are shown only as context.
-	Outcome string `json:"outcome,omitempty" enum:"held,failed,decided" doc:"Result of the condition on this line; decided: the line of the rule itself. Absent for lines that are shown as context."`
-}
-
-// Record is what is stored of a run, and what an export shows. It has no secrets and no
-// owner_email.
-type Record struct {
-	Decision        string             `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used."`
-	Reason          string             `json:"reason" doc:"The reason in words; the control's own reason if it gives one."`
-	Trace           []reason.Step      `json:"trace" doc:"The steps of the evaluation; at most 1000."`
-	Input           Object             `json:"input_json" doc:"The input as sent."`
-	Output          Object             `json:"output_json" doc:"What a PEP would receive: the value of data.gatehouse.decision."`
-	ExecutionTimeMS float64            `json:"execution_time_ms" doc:"Evaluation time in milliseconds, without the trace."`
-	Timestamp       time.Time          `json:"timestamp" doc:"When it ran, UTC."`
-	Explanation     reason.Explanation `json:"explanation" doc:"The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access."`
-	// Notes say how a live decision would differ.
-	Notes          []string     `json:"notes" doc:"How a live decision would differ, in words; empty if it would not."`
-	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control read it: completed from the resource and the stored user, as for a live decision."`
-	SourceLines    []SourceLine `json:"source_lines" doc:"The lines of the control that took part in the decision."`
-	Policy         Subject      `json:"policy" doc:"The control."`
-	Resource       *Named       `json:"resource,omitempty" doc:"The resource whose fields completed the input; absent without one."`
-	Environment    scope.Env    `json:"environment" enum:"sandbox,production" doc:"The environment."`
-	TestType       string       `json:"test_type" enum:"manual,scenario,regression" doc:"The kind of run."`
-	Scenario       *Named       `json:"scenario,omitempty" doc:"The scenario that was run; absent when there is none."`
-	User           Actor        `json:"user" doc:"Who ran it."`
-	// Error is set if the control could not be evaluated, or ran into a limit.
-	Error string `json:"error,omitempty" doc:"Why the control could not be evaluated; absent if it could."`
 }
 
 // Result is the answer to a simulation.
@@ -119,7 +54,7 @@ type Result struct {
 	SimulationID *int64 `json:"simulation_id" nullable:"true" doc:"Identifies this run in the history and in the audit."`
 	// Checksum is that of the stored record, not of this answer.
 	Checksum string `json:"checksum" doc:"sha256: and the digest of the stored record of this run, as exports and the audit entry contain it."`
-	Record
+	record.Record
 }
 
 // Entry is one run in a history.

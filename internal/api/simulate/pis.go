@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
 // SimulatedPolicy names a policy and the environment that it must be in.
@@ -26,9 +27,9 @@ type loadableIn struct {
 
 // SimulationRequest is the body of POST /pis/policies/{policy_id}/simulate.
 type SimulationRequest struct {
-	Input      simulator.Object `json:"input_json,omitzero" doc:"The input that the policy reads: user, resource, action, context and others. Fields of the linked resource and the stored user, which a live decision has, are added where they are missing. Optional with scenario_id: the scenario's attributes are then the input." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
-	TestType   string           `json:"test_type,omitempty" enum:"manual,scenario,regression" doc:"The kind of run; manual by default, or scenario with a scenario_id"`
-	ScenarioID *int64           `json:"scenario_id,omitempty" minimum:"1" doc:"A scenario of this policy; the run updates its last_used"`
+	Input      record.Object `json:"input_json,omitzero" doc:"The input that the policy reads: user, resource, action, context and others. Fields of the linked resource and the stored user, which a live decision has, are added where they are missing. Optional with scenario_id: the scenario's attributes are then the input." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
+	TestType   string        `json:"test_type,omitempty" enum:"manual,scenario,regression" doc:"The kind of run; manual by default, or scenario with a scenario_id"`
+	ScenarioID *int64        `json:"scenario_id,omitempty" minimum:"1" doc:"A scenario of this policy; the run updates its last_used"`
 }
 
 type simulateIn struct {

@@ -122,6 +122,7 @@ var layers = []layer{
 	{"what a tenant owns", []string{
 		"internal/anomaly",
 		"internal/notify",
+		"internal/policy/actions",
 		"internal/resource",
 		"internal/tenant",
 		"internal/user",

@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
-	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -45,7 +45,7 @@ type Service struct {
 // Take queues the messages that the actions of controls send about decisions. It is
 // audit.Config.Stored.
 func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
-	acting, err := policy.WithActions(ctx, tx, controlsOf(fresh))
+	acting, err := actions.Of(ctx, tx, controlsOf(fresh))
 	if err != nil || len(acting) == 0 {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fr
 // take runs the actions of one decision, or counts the decision if the limit of its minute is
 // reached.
 func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m *minute, d *audit.Decision) error {
-	var wanted []policy.Action
+	var wanted []actions.Action
 	for _, a := range m.control.Actions {
 		if triggers(a.Trigger, d) {
 			wanted = append(wanted, a)
@@ -107,8 +107,8 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, m 
 
 // send queues a message for the target of an action. d is the decision; nil: the message reports
 // decisions that were only counted.
-func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a policy.Action, n notify.Note, c policy.ActiveControl, d *audit.Decision) error {
-	if a.Type == policy.Notification {
+func (s *Service) send(ctx context.Context, tx *db.Tx, tenant scope.TenantID, a actions.Action, n notify.Note, c actions.Control, d *audit.Decision) error {
+	if a.Type == actions.Notification {
 		return s.Outbox.Broadcast(ctx, tx, tenant, n)
 	}
 	data, err := json.Marshal(called{PolicyID: c.ID, PolicyName: c.Name, Environment: n.Env, Trigger: a.Trigger, Severity: n.Severity, Message: n.Text, Decision: d})
@@ -161,17 +161,17 @@ func controlsOf(fresh []audit.Fresh) []int64 {
 }
 
 // triggers reports whether a decision triggers an action. In shadow mode a bouncer permits what
-// it would deny or mask; that triggers only policy.Always.
+// it would deny or mask; that triggers only actions.Always.
 func triggers(trigger string, d *audit.Decision) bool {
 	switch trigger {
-	case policy.OnDeny:
+	case actions.OnDeny:
 		return d.Decision == audit.Deny
-	case policy.OnMask:
+	case actions.OnMask:
 		return d.Effect == "MASK"
-	case policy.OnPermit:
+	case actions.OnPermit:
 		return d.Decision == audit.Permit && (d.Effect == "ALLOW" || d.Effect == "")
 	}
-	return trigger == policy.Always
+	return trigger == actions.Always
 }
 
 // decisions returns how many decisions an entry of the log stands for.
@@ -183,7 +183,7 @@ func decisions(d *audit.Decision) int64 {
 }
 
 // severityOf returns the severity of an action's message.
-func severityOf(a policy.Action, denied bool) string {
+func severityOf(a actions.Action, denied bool) string {
 	switch {
 	case a.Payload.Severity != "":
 		return a.Payload.Severity
@@ -194,7 +194,7 @@ func severityOf(a policy.Action, denied bool) string {
 }
 
 // noteOf returns the message of an action about a decision.
-func noteOf(tenant scope.TenantID, c policy.ActiveControl, a policy.Action, d *audit.Decision) notify.Note {
+func noteOf(tenant scope.TenantID, c actions.Control, a actions.Action, d *audit.Decision) notify.Note {
 	value := valuesOf(c, d)
 	n := notify.Note{
 		ID: noteID(string(tenant), d.DecisionID, a.DestinationRef, a.Trigger, a.Payload.Message), Alert: "control_action",
@@ -233,7 +233,7 @@ func faultOf(control int64, trigger string) string {
 }
 
 // channelsOf returns the channels that an action sends to.
-func channelsOf(a policy.Action) []int64 {
+func channelsOf(a actions.Action) []int64 {
 	_, id := a.Destination()
 	return []int64{id}
 }
@@ -247,8 +247,8 @@ func noteID(parts ...string) string {
 	return "act_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// valuesOf returns the values of policy.Placeholders, from the decision as the log has it.
-func valuesOf(c policy.ActiveControl, d *audit.Decision) func(name string) string {
+// valuesOf returns the values of actions.Placeholders, from the decision as the log has it.
+func valuesOf(c actions.Control, d *audit.Decision) func(name string) string {
 	values := map[string]string{
 		"user.id": d.User.ID, "user.email": d.User.Email, "resource.id": d.Resource.ID, "resource.type": d.Resource.Type, "resource.path": d.Resource.Path,
 		"action": d.Action, "decision": d.Decision, "effect": effectOf(d), "reason": d.Reason, "policy.id": strconv.FormatInt(c.ID, 10), "policy.name": c.Name,

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
-	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -88,14 +88,14 @@ func (b *bench) channel(name string, env scope.Env) (id int64) {
 }
 
 // control stores a control of sandbox and returns its id.
-func (b *bench) control(actions ...policy.Action) (id int64) {
+func (b *bench) control(list ...actions.Action) (id int64) {
 	b.Helper()
 	b.n++
 	name := fmt.Sprintf("control %d", b.n)
 	b.write(func(tx *db.Tx) (err error) {
 		id, err = db.One[int64](context.Background(), tx, `INSERT INTO policies (name, name_folded, description, status, environment, rego_code, test_cases, actions, version,
 				created_by, created_at, updated_at, kind)
-			VALUES ($1, $1, '', 'active', 'sandbox', 'package p', '[]', $2, 1, 'a', 1, 1, 'control') RETURNING id`, name, actions)
+			VALUES ($1, $1, '', 'active', 'sandbox', 'package p', '[]', $2, 1, 'a', 1, 1, 'control') RETURNING id`, name, list)
 		return err
 	})
 	return id
@@ -144,8 +144,8 @@ func (b *bench) messages(channel int64) (out []format.Message) {
 	return out
 }
 
-func on(trigger string, channel int64, p policy.Payload) policy.Action {
-	return policy.Action{Type: policy.Notification, DestinationRef: fmt.Sprintf("channel:%d", channel), Trigger: trigger, Payload: p}
+func on(trigger string, channel int64, p actions.Payload) actions.Action {
+	return actions.Action{Type: actions.Notification, DestinationRef: fmt.Sprintf("channel:%d", channel), Trigger: trigger, Payload: p}
 }
 
 func of(control int64, decision, effect string) audit.Decision {
@@ -159,21 +159,21 @@ func of(control int64, decision, effect string) audit.Decision {
 func TestTriggers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		channels, actions := map[string]int64{}, []policy.Action{}
-		for _, trigger := range []string{policy.OnDeny, policy.OnPermit, policy.OnMask, policy.Always} {
+		channels, list := map[string]int64{}, []actions.Action{}
+		for _, trigger := range []string{actions.OnDeny, actions.OnPermit, actions.OnMask, actions.Always} {
 			channels[trigger] = b.channel(trigger, scope.Sandbox)
-			actions = append(actions, on(trigger, channels[trigger], policy.Payload{}))
+			list = append(list, on(trigger, channels[trigger], actions.Payload{}))
 		}
-		id := b.control(actions...)
+		id := b.control(list...)
 		for _, tc := range []struct {
 			decision, effect string
 			want             []string
 		}{
-			{audit.Deny, "DENY", []string{policy.OnDeny, policy.Always}},
-			{audit.Permit, "ALLOW", []string{policy.OnPermit, policy.Always}},
-			{audit.Permit, "MASK", []string{policy.OnMask, policy.Always}},
-			{audit.Permit, "SHADOW_WOULD_DENY", []string{policy.Always}},
-			{audit.Permit, "SHADOW_WOULD_MASK", []string{policy.Always}},
+			{audit.Deny, "DENY", []string{actions.OnDeny, actions.Always}},
+			{audit.Permit, "ALLOW", []string{actions.OnPermit, actions.Always}},
+			{audit.Permit, "MASK", []string{actions.OnMask, actions.Always}},
+			{audit.Permit, "SHADOW_WOULD_DENY", []string{actions.Always}},
+			{audit.Permit, "SHADOW_WOULD_MASK", []string{actions.Always}},
 		} {
 			for _, level := range []audit.Level{audit.None, audit.Basic, audit.Comprehensive} {
 				d := of(id, tc.decision, tc.effect)
@@ -203,10 +203,10 @@ func TestMessage(t *testing.T) {
 		b := newBench(t, c)
 		channel := b.channel("chat", scope.Sandbox)
 		var all []string
-		for _, name := range policy.Placeholders() {
+		for _, name := range actions.Placeholders() {
 			all = append(all, name+"=<{{ "+name+" }}>")
 		}
-		id := b.control(on(policy.OnDeny, channel, policy.Payload{Message: strings.Join(all, " "), Severity: "critical"}))
+		id := b.control(on(actions.OnDeny, channel, actions.Payload{Message: strings.Join(all, " "), Severity: "critical"}))
 		d := of(id, audit.Deny, "DENY")
 		d.Reason = "the token hunter2-hunter2 of {{user.id}} is old"
 		d.Hidden = redact.Secrets{"hunter2-hunter2"}
@@ -216,7 +216,7 @@ func TestMessage(t *testing.T) {
 			t.Fatalf("messages = %v, want 1", got)
 		}
 		m := got[0]
-		for _, name := range policy.Placeholders() {
+		for _, name := range actions.Placeholders() {
 			if strings.Contains(m.Text, name+"=<>") || !strings.Contains(m.Text, name+"=<") {
 				t.Errorf("text = %s, want a value of %s", m.Text, name)
 			}
@@ -236,7 +236,7 @@ func TestOtherEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		channel := b.channel("production", scope.Production)
-		id := b.control(on(policy.OnDeny, channel, policy.Payload{}))
+		id := b.control(on(actions.OnDeny, channel, actions.Payload{}))
 		b.decide(of(id, audit.Deny, "DENY"))
 		if got := b.messages(channel); len(got) != 0 {
 			t.Errorf("messages = %v, want none", got)
@@ -250,7 +250,7 @@ func TestBouncers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		channel := b.channel("chat", scope.Sandbox)
-		d := of(b.control(on(policy.OnDeny, channel, policy.Payload{})), audit.Deny, "DENY")
+		d := of(b.control(on(actions.OnDeny, channel, actions.Payload{})), audit.Deny, "DENY")
 		d.DecisionID, d.Environment, d.BouncerID, d.Timestamp = "from-a-bouncer", scope.Sandbox, 7, b.now()
 		for range 3 {
 			if _, err := b.log.Ingest(context.Background(), scope.DefaultTenant, []audit.Decision{d}); err != nil {
@@ -270,8 +270,8 @@ func TestCeiling(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		channel, other := b.channel("chat", scope.Sandbox), b.channel("pager", scope.Sandbox)
-		id := b.control(on(policy.OnDeny, channel, policy.Payload{}), on(policy.Always, other, policy.Payload{Severity: "error"}))
-		quiet := b.control(on(policy.OnDeny, channel, policy.Payload{}))
+		id := b.control(on(actions.OnDeny, channel, actions.Payload{}), on(actions.Always, other, actions.Payload{Severity: "error"}))
+		quiet := b.control(on(actions.OnDeny, channel, actions.Payload{}))
 		const denials = 3*PerMinute + 4
 		for i := range denials {
 			b.decide(of(id, audit.Deny, "DENY"))

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
-	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -26,20 +26,20 @@ type minute struct {
 	Sent   int64    `db:"sent"`
 	Folded []folded `db:"folded"`
 
-	control policy.ActiveControl
+	control actions.Control
 	touched bool
 }
 
 // folded counts decisions for which an action sent no message of its own.
 type folded struct {
-	Action      policy.Action `json:"action"`
-	Severity    string        `json:"severity"`
-	Environment scope.Env     `json:"environment"`
-	Decisions   int64         `json:"decisions"`
+	Action      actions.Action `json:"action"`
+	Severity    string         `json:"severity"`
+	Environment scope.Env      `json:"environment"`
+	Decisions   int64          `json:"decisions"`
 }
 
 // fold counts a decision for which an action sends no message of its own.
-func (m *minute) fold(a policy.Action, d *audit.Decision) {
+func (m *minute) fold(a actions.Action, d *audit.Decision) {
 	severity := severityOf(a, d.Decision == audit.Deny)
 	for i := range m.Folded {
 		if f := &m.Folded[i]; f.Action == a && f.Severity == severity {
@@ -91,10 +91,10 @@ func (s *Service) sendFolded(ctx context.Context, t job.Task) error {
 
 // controlNow returns the control, or only its id and a name made from it if the control is deleted
 // or has no actions any more.
-func controlNow(ctx context.Context, tx *db.Tx, id int64) (policy.ActiveControl, error) {
-	found, err := policy.WithActions(ctx, tx, []int64{id})
+func controlNow(ctx context.Context, tx *db.Tx, id int64) (actions.Control, error) {
+	found, err := actions.Of(ctx, tx, []int64{id})
 	if err != nil || len(found) == 0 {
-		return policy.ActiveControl{ID: id, Name: "Control " + strconv.FormatInt(id, 10)}, err
+		return actions.Control{ID: id, Name: "Control " + strconv.FormatInt(id, 10)}, err
 	}
 	return found[0], nil
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 )
 
 // loadMinute returns what the actions of a control did in a minute so far.
-func loadMinute(ctx context.Context, tx *db.Tx, c policy.ActiveControl, at time.Time) (*minute, error) {
+func loadMinute(ctx context.Context, tx *db.Tx, c actions.Control, at time.Time) (*minute, error) {
 	m, err := db.One[minute](ctx, tx, `SELECT minute, sent, folded FROM policy_action_minutes WHERE policy_id = $1 AND minute = $2`, c.ID, at)
 	if errors.Is(err, db.ErrNoRows) {
 		m, err = minute{At: at, Folded: []folded{}}, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -53,7 +54,7 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 		tenants := &tenant.Service{Stores: c, Now: time.Now}
 		s.Policies = &policy.Service{
 			Stores: c, Now: time.Now, Compiler: policy.Compiler{Evaluator: inProcess{}}, Tenants: tenants,
-			Links:      policy.Links{DestinationExists: func(context.Context, *db.Tx, scope.Env, policy.Action) (bool, error) { return false, nil }},
+			Links:      policy.Links{DestinationExists: func(context.Context, *db.Tx, scope.Env, actions.Action) (bool, error) { return false, nil }},
 			MayPromote: func(context.Context, scope.Scope) error { return nil },
 			SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) {
 				return map[int64][]policy.SyncError{1: {{BouncerID: 9, Version: 1, Message: "no"}}}, nil

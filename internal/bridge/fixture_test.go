@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -107,7 +108,7 @@ func newFixture(t testing.TB, c *db.Cluster) *fixture {
 		Stores: c, Now: h.now, Compiler: policy.Compiler{Evaluator: inProcess{}}, Tenants: h.tenants,
 		Links: policy.Links{
 			Resources: h.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-			DestinationExists: func(context.Context, *db.Tx, scope.Env, policy.Action) (bool, error) { return false, nil },
+			DestinationExists: func(context.Context, *db.Tx, scope.Env, actions.Action) (bool, error) { return false, nil },
 		},
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 )
 
 // TestCheckLibrary: the fault for a library with members that only a control can have names all of
 // them, in the order of the members. A control may have them all.
 func TestCheckLibrary(t *testing.T) {
-	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []Action{{}}}}
+	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []actions.Action{{}}}}
 	some := full
 	some.BouncerID, some.Actions = nil, nil
 	for _, c := range []struct {

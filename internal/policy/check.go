@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -218,7 +219,7 @@ type Links struct {
 	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
 	// DestinationExists reports whether env has the target of an action and whether the target
 	// fits the action's type.
-	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, a Action) (bool, error)
+	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, a actions.Action) (bool, error)
 }
 
 // checkLinks checks the ids in next that differ from old: each must exist in the policy's
@@ -248,11 +249,11 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 			absent(ref.pointer, "no %s %d in %s", ref.what, *ref.next, next.Environment)
 		}
 	}
-	actions := next.Actions
-	if old.Environment == next.Environment && reflect.DeepEqual(old.Actions, actions) {
-		actions = nil // a destination that was deleted later must not block other changes
+	list := next.Actions
+	if old.Environment == next.Environment && reflect.DeepEqual(old.Actions, list) {
+		list = nil // a destination that was deleted later must not block other changes
 	}
-	wrong, err := l.checkActions(ctx, tx, next.Environment, actions)
+	wrong, err := l.checkActions(ctx, tx, next.Environment, list)
 	if err != nil {
 		return err
 	}

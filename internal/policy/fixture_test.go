@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -94,7 +95,7 @@ func newFixture(t *testing.T, c *db.Cluster) *fixture {
 				}
 				return nil, nil
 			},
-			DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, a Action) (bool, error) {
+			DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, a actions.Action) (bool, error) {
 				return a.DestinationRef == "channel:1", nil
 			},
 		},

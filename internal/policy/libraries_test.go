@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -108,7 +109,7 @@ func TestLibrariesInUse(t *testing.T) {
 		h, ctx := newFixture(t, c), context.Background()
 		for pointer, d := range map[string]Draft{
 			"/resource_id": {ResourceID: ptr(h.resource(t, scope.Sandbox, "r").ID)}, "/bouncer_id": {BouncerID: ptr(int64(71))},
-			"/test_cases": {TestCases: passing}, "/actions": {Actions: []Action{{Type: "notification", DestinationRef: "channel:1", Trigger: "on_deny"}}},
+			"/test_cases": {TestCases: passing}, "/actions": {Actions: []actions.Action{{Type: "notification", DestinationRef: "channel:1", Trigger: "on_deny"}}},
 		} {
 			d.Kind, d.Name, d.RegoCode = KindLibrary, "l", textLib
 			_, err := h.Create(ctx, sc(""), d)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -55,18 +56,18 @@ type TestData struct {
 
 // Content is the part of a control that a version stores: everything that an author sets.
 type Content struct {
-	Name        string     `json:"name" db:"name" doc:"Name; a search can match a part of it." example:"Payments: owners only"`
-	Description string     `json:"description" db:"description" doc:"Description for people."`
-	Status      string     `json:"status" db:"status" enum:"draft,active,inactive" doc:"Only active controls decide."`
-	Environment scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment; only a promotion changes it."`
-	RegoCode    string     `json:"rego_code" db:"rego_code" doc:"One Rego v1 module."`
-	TestCases   []TestCase `json:"test_cases" db:"test_cases" doc:"Stored test cases; all must pass before a promotion."`
-	Actions     []Action   `json:"actions" db:"actions" doc:"Actions after a decision."`
-	Version     int64      `json:"version" db:"version" doc:"Grows by one with each change; also the ETag."`
-	ResourceID  *int64     `json:"resource_id" db:"resource_id" doc:"Linked resource; null: tenant-wide."`
-	BouncerID   *int64     `json:"bouncer_id" db:"bouncer_id" doc:"Linked bouncer."`
-	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who created it."`
-	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
+	Name        string           `json:"name" db:"name" doc:"Name; a search can match a part of it." example:"Payments: owners only"`
+	Description string           `json:"description" db:"description" doc:"Description for people."`
+	Status      string           `json:"status" db:"status" enum:"draft,active,inactive" doc:"Only active controls decide."`
+	Environment scope.Env        `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment; only a promotion changes it."`
+	RegoCode    string           `json:"rego_code" db:"rego_code" doc:"One Rego v1 module."`
+	TestCases   []TestCase       `json:"test_cases" db:"test_cases" doc:"Stored test cases; all must pass before a promotion."`
+	Actions     []actions.Action `json:"actions" db:"actions" doc:"Actions after a decision."`
+	Version     int64            `json:"version" db:"version" doc:"Grows by one with each change; also the ETag."`
+	ResourceID  *int64           `json:"resource_id" db:"resource_id" doc:"Linked resource; null: tenant-wide."`
+	BouncerID   *int64           `json:"bouncer_id" db:"bouncer_id" doc:"Linked bouncer."`
+	CreatedBy   string           `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt   time.Time        `json:"created_at" db:"created_at" doc:"When it was created."`
 }
 
 // Policy is one control.
@@ -114,29 +115,29 @@ type SyncError struct {
 
 // Draft is the input of a create.
 type Draft struct {
-	Kind        string     `json:"kind,omitempty" enum:"control,library" doc:"control by default."`
-	Name        string     `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
-	Description string     `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
-	RegoCode    string     `json:"rego_code" minLength:"1" doc:"One Rego v1 module." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
-	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox by default."`
-	Status      string     `json:"status,omitempty" enum:"draft,active" doc:"draft by default."`
-	ResourceID  *int64     `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Linked resource of the same environment; absent or null: tenant-wide."`
-	BouncerID   *int64     `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Linked bouncer of the same environment."`
-	TestCases   []TestCase `json:"test_cases,omitempty" maxItems:"1000" doc:"Test cases."`
-	Actions     []Action   `json:"actions,omitempty" maxItems:"50" doc:"Actions after a decision."`
+	Kind        string           `json:"kind,omitempty" enum:"control,library" doc:"control by default."`
+	Name        string           `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
+	Description string           `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
+	RegoCode    string           `json:"rego_code" minLength:"1" doc:"One Rego v1 module." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
+	Environment scope.Env        `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox by default."`
+	Status      string           `json:"status,omitempty" enum:"draft,active" doc:"draft by default."`
+	ResourceID  *int64           `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Linked resource of the same environment; absent or null: tenant-wide."`
+	BouncerID   *int64           `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Linked bouncer of the same environment."`
+	TestCases   []TestCase       `json:"test_cases,omitempty" maxItems:"1000" doc:"Test cases."`
+	Actions     []actions.Action `json:"actions,omitempty" maxItems:"50" doc:"Actions after a decision."`
 }
 
 // Change is the input of an update: the members sent change, the others stay.
 type Change struct {
-	Name        *string                 `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
-	Description patch.Field[string]     `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
-	RegoCode    *string                 `json:"rego_code,omitempty" minLength:"1" doc:"One Rego v1 module."`
-	Environment *scope.Env              `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the control's own environment: only a promotion changes it."`
-	Status      *string                 `json:"status,omitempty" enum:"draft,active,inactive" doc:"From draft to active, from active to inactive, and back to active."`
-	ResourceID  patch.Field[int64]      `json:"resource_id,omitzero" minimum:"1" doc:"Linked resource; null makes the control tenant-wide."`
-	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
-	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
-	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
+	Name        *string                       `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
+	Description patch.Field[string]           `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
+	RegoCode    *string                       `json:"rego_code,omitempty" minLength:"1" doc:"One Rego v1 module."`
+	Environment *scope.Env                    `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the control's own environment: only a promotion changes it."`
+	Status      *string                       `json:"status,omitempty" enum:"draft,active,inactive" doc:"From draft to active, from active to inactive, and back to active."`
+	ResourceID  patch.Field[int64]            `json:"resource_id,omitzero" minimum:"1" doc:"Linked resource; null makes the control tenant-wide."`
+	BouncerID   patch.Field[int64]            `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
+	TestCases   patch.Field[[]TestCase]       `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
+	Actions     patch.Field[[]actions.Action] `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
 	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not contain. It
 	// is set for changes from files, which omit these cases if their author may not read the
 	// audit.
@@ -189,14 +190,14 @@ type Summary struct {
 
 // Control is an active control with the members that snapshots and bundles need.
 type Control struct {
-	ID         int64     `db:"id"`
-	Name       string    `db:"name"`
-	Version    int64     `db:"version"`
-	ResourceID int64     `db:"resource_id"` // 0: tenant-wide
-	BouncerID  int64     `db:"bouncer_id"`  // 0: none
-	Source     string    `db:"rego_code"`
-	Actions    []Action  `db:"actions"`
-	UpdatedAt  time.Time `db:"updated_at"`
+	ID         int64            `db:"id"`
+	Name       string           `db:"name"`
+	Version    int64            `db:"version"`
+	ResourceID int64            `db:"resource_id"` // 0: tenant-wide
+	BouncerID  int64            `db:"bouncer_id"`  // 0: none
+	Source     string           `db:"rego_code"`
+	Actions    []actions.Action `db:"actions"`
+	UpdatedAt  time.Time        `db:"updated_at"`
 }
 
 func (p *Policy) fillMetrics() {

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -91,8 +92,8 @@ func TestForeignIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		prod, here := h.resource(t, scope.Production, "prod"), h.resource(t, scope.Sandbox, "here")
-		channel := func(ref, kind string) []Action {
-			return []Action{{Type: kind, DestinationRef: ref, Trigger: "on_deny"}}
+		channel := func(ref, kind string) []actions.Action {
+			return []actions.Action{{Type: kind, DestinationRef: ref, Trigger: "on_deny"}}
 		}
 		for _, tc := range []struct {
 			d       Draft

@@ -128,14 +128,6 @@ func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) 
 	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
 }
 
-// actingIDs selects the controls that have actions. The partial index policies_acting contains
-// exactly those.
-const actingIDs = `SELECT id FROM policies WHERE substr(actions, 1, 2) = '[{' ORDER BY id`
-
-func listActing(ctx context.Context, tx *db.Tx, ids []int64) ([]ActiveControl, error) {
-	return db.AllIn[ActiveControl](ctx, tx, `SELECT id, name, environment, actions FROM policies WHERE id IN ($in)`, ids)
-}
-
 // activeLibrary is an active library.
 type activeLibrary struct {
 	ID          int64     `db:"id"`

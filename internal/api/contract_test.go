@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
@@ -140,6 +141,7 @@ func TestTranslations(t *testing.T) {
 // TestCompatible: no document has changes that break clients of the last release, unless
 // its api_version has a new major number.
 func TestCompatible(t *testing.T) {
+	fulltest.Only(t)
 	for _, family := range families {
 		now := whole(t).Edition(family, "en").Body
 		is := decoded(t, now)
@@ -185,6 +187,7 @@ func decoded(t *testing.T, doc []byte) contract.Document {
 
 // TestServedDocuments: the document is served in three languages and with an ETag.
 func TestServedDocuments(t *testing.T) {
+	fulltest.Only(t)
 	g := newRig(t, nil)
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json", "/docs-assets/openapi/en.json", "/docs-assets/openapi/es.json", "/docs-assets/openapi/fr.json"} {
 		w := g.Do(t, resttest.Call{Method: "GET", Path: path}.Request())

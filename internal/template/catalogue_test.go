@@ -1,6 +1,7 @@
 package template
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -168,16 +169,30 @@ func wantOutcome(t *testing.T, out rego.Outcome, effect, reason string, mask map
 	}
 }
 
+var newLinter = sync.OnceValues(func() (*lang.Linter, error) { return lang.NewLinter(context.Background()) })
+
+// wantNoWarning fails the test if the linter warns of a source. The inner loop skips it, because
+// preparing the linter takes long.
+func wantNoWarning(t *testing.T, source string) {
+	t.Helper()
+	if fulltest.Inner() {
+		return
+	}
+	linter, err := newLinter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issues, err := linter.Lint(t.Context(), source); err != nil || len(issues) > 0 {
+		t.Errorf("the linter finds %v %v, want nothing in\n%s", issues, err, source)
+	}
+}
+
 // TestCatalogue checks that all twelve templates exist, are complete, pass the check and the linter,
 // and run natively.
 func TestCatalogue(t *testing.T) {
 	c := catalogue(t)
 	if !slices.Equal(c.IDs(), ids) {
 		t.Errorf("the catalogue has %v, want %v", c.IDs(), ids)
-	}
-	linter, err := lang.NewLinter(t.Context())
-	if err != nil {
-		t.Fatal(err)
 	}
 	packages := map[string]string{}
 	for _, id := range c.IDs() {
@@ -191,10 +206,7 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("the package is that of %s, want its own", other)
 			}
 			packages[ctl.Package()] = id
-			issues, err := linter.Lint(t.Context(), tpl.Source())
-			if err != nil || len(issues) > 0 {
-				t.Errorf("the linter finds %v %v, want nothing", issues, err)
-			}
+			wantNoWarning(t, tpl.Source())
 			for _, in := range ctl.Refs().Input {
 				if !slices.Contains(tpl.Inputs, "input."+strings.Join(in, ".")) {
 					t.Errorf("the inputs are %v, want input.%s among them", tpl.Inputs, strings.Join(in, "."))

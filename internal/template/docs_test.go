@@ -20,10 +20,6 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linter, err := lang.NewLinter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ctl *rego.Control
 	var libs []lang.Library
 	modules, inputs := 0, 0
@@ -38,16 +34,14 @@ func TestGuide(t *testing.T) {
 			} else {
 				ctl = compile(t, "guide", m[3], libs...)
 			}
-			if issues, err := linter.Lint(t.Context(), m[3]); err != nil || len(issues) > 0 {
-				t.Errorf("the module of the guide has warnings: %v %v\n%s", issues, err, m[3])
-			}
+			wantNoWarning(t, m[3])
 		case "json":
 			in, err := value.Decode([]byte(m[3]), value.Limits{Depth: 64})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, m[3])
 			}
 			inputs++
-			if out := both(t, ctl, in); out.Effect.String() != m[2] || out.Err != nil {
+			if out := evaluate(t, ctl, in); out.Effect.String() != m[2] || out.Err != nil {
 				t.Errorf("%s %q %v, want %s for %s by\n%s", out.Effect, out.Reason, out.Err, m[2], m[3], ctl.Source())
 			}
 		}

@@ -15,7 +15,6 @@ import (
 // settings is refused with the nearest name, on create and on update. A client may read stored
 // members and send them back.
 func TestUnknownMembersOfOpenObjects(t *testing.T) {
-	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		bouncer := body{"name": "edge", "hostname": "edge.example", "port": 8443}

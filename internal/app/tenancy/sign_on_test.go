@@ -80,7 +80,6 @@ func verifiedClaims(sub string, more body) map[string]any {
 // TestSignOn checks that people sign in at their provider and get the roles and attributes of its
 // claims, and lose them when it no longer sends them.
 func TestSignOn(t *testing.T) {
-	apptest.Inner(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		idp := newProvider(t)
 		acme := newCompanyWithProvider(t, s, "Acme", idp, body{

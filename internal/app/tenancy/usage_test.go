@@ -111,6 +111,7 @@ func TestUsageSurvivesADamagedFile(t *testing.T) {
 
 // TestMetricsOfATenant checks that the figures are those of the tenant, for the period of the request.
 func TestMetricsOfATenant(t *testing.T) {
+	apptest.Inner(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	acme := newCompany(t, s, body{"name": "Acme"})
 	acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)

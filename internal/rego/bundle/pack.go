@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -98,6 +99,12 @@ func PackDocument(doc value.Value) (*Packed, error) {
 	return pack(map[string][]byte{"data.json": doc.AppendJSON(nil)})
 }
 
+// compressors are reused, because a new one allocates more than a megabyte.
+var compressors = sync.Pool{New: func() any {
+	z, _ := flate.NewWriter(nil, flate.DefaultCompression) // the level is valid
+	return z
+}}
+
 func pack(files map[string][]byte) (*Packed, error) {
 	var tarred bytes.Buffer
 	out := tar.NewWriter(&tarred)
@@ -113,13 +120,11 @@ func pack(files map[string][]byte) (*Packed, error) {
 		return nil, fmt.Errorf("pack the bundle: %w", err)
 	}
 	var small bytes.Buffer
-	z, err := flate.NewWriter(&small, flate.DefaultCompression)
-	if err == nil {
-		if _, err = z.Write(tarred.Bytes()); err == nil {
-			err = z.Close()
-		}
-	}
-	if err != nil {
+	z := compressors.Get().(*flate.Writer)
+	defer compressors.Put(z)
+	z.Reset(&small)
+	_, err := z.Write(tarred.Bytes())
+	if err = errors.Join(err, z.Close()); err != nil {
 		return nil, fmt.Errorf("pack the bundle: %w", err)
 	}
 	return &Packed{files: files, archive: tarred.Bytes(), deflated: small.Bytes(), sum: [32]byte(h.Sum(nil))}, nil

@@ -11,7 +11,7 @@ import (
 // TestCheckLibrary: the fault for a library with members that only a control can have names all of
 // them, in the order of the members. A control may have them all.
 func TestCheckLibrary(t *testing.T) {
-	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []Action{{}}}}
+	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: new(int64(1)), BouncerID: new(int64(2)), TestCases: passing, Actions: []Action{{}}}}
 	some := full
 	some.BouncerID, some.Actions = nil, nil
 	for _, c := range []struct {

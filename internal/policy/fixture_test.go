@@ -194,8 +194,6 @@ func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // must fails the test at once if err is an error.
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -242,7 +242,7 @@ func (s *Service) dropLeftovers(ctx context.Context, d *Deployment) {
 	if d.Leftovers == "" {
 		return
 	}
-	for _, store := range strings.Fields(d.Leftovers) {
+	for store := range strings.FieldsSeq(d.Leftovers) {
 		part, err := s.Stores.At(d.Tenant, store)
 		if err == nil {
 			err = tablecopy.Discard(ctx, part, d.Token)

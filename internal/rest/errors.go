@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -175,9 +176,7 @@ func hasPlainMembers(f *fault.Error) bool {
 func (a *answer) plain() map[string]any {
 	f := a.fault
 	body := map[string]any{}
-	for name, value := range f.Fields {
-		body[name] = value
-	}
+	maps.Copy(body, f.Fields)
 	body["error"], body["message"] = f.Code, f.Message
 	if f.RetryAfter > 0 && f.Kind == fault.RateLimited {
 		body["retry_after"] = seconds(f.RetryAfter)

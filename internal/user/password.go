@@ -108,7 +108,7 @@ func parseHash(s string) (c Cost, salt, sum []byte, ok bool) {
 		return c, nil, nil, false
 	}
 	var m, t, p uint64
-	for _, kv := range strings.Split(parts[3], ",") {
+	for kv := range strings.SplitSeq(parts[3], ",") {
 		name, value, _ := strings.Cut(kv, "=")
 		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil {

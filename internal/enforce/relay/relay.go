@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -220,9 +221,7 @@ func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upst
 		}
 	}
 	if !more {
-		for name, values := range ans.Trailer {
-			h[name] = values
-		}
+		maps.Copy(h, ans.Trailer)
 		return
 	}
 	for name, values := range ans.Trailer {

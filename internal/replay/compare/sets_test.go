@@ -2,6 +2,7 @@ package compare
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -40,9 +41,7 @@ func asked(id int, effect string, members map[string]any) []byte {
 	if effect != "ALLOW" {
 		m["decision"] = "DENY"
 	}
-	for k, v := range members {
-		m[k] = v
-	}
+	maps.Copy(m, members)
 	return line(m, fmt.Sprintf(`{"resource":{"path":"/%d"}}`, id))
 }
 

@@ -201,7 +201,7 @@ func TestParams(t *testing.T) {
 	req.Header.Set("If-Match", `"3"`)
 	req.Header.Set("Same", "name")
 	in := input{}
-	b := InputOf(reflect.TypeOf(in))
+	b := InputOf(reflect.TypeFor[input]())
 	if err := b.Params(reflect.ValueOf(&in).Elem(), req, req.URL.Query()); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestOutput(t *testing.T) {
 		Body   inner
 	}
 	out := output{ETag: `"1"`, Status: 503, Body: inner{Size: 4}}
-	o, v, h := OutputOf(reflect.TypeOf(out)), reflect.ValueOf(&out).Elem(), http.Header{}
+	o, v, h := OutputOf(reflect.TypeFor[output]()), reflect.ValueOf(&out).Elem(), http.Header{}
 	o.Headers(v, h)
 	body, ok := o.Body(v)
 	if len(h) != 1 || h.Get("ETag") != `"1"` || o.Status(v, 200) != 503 || !ok || body.Interface() != out.Body {

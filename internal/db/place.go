@@ -371,8 +371,7 @@ func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
 		}
 		return d.Read(ctx, check)
 	})
-	var file *fs.PathError
-	if errors.As(err, &file) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return unavailable(err)
 	}
 	return err

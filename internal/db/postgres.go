@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -294,9 +295,8 @@ func (b *pgBackend) acquire(ctx context.Context, p part) (*pgxpool.Conn, error) 
 
 // stateOf returns the SQLSTATE of an error; empty if it is not from the server.
 func stateOf(err error) string {
-	var pg interface{ SQLState() string }
-	if errors.As(err, &pg) {
-		return pg.SQLState()
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
 	}
 	return ""
 }

@@ -24,8 +24,7 @@ func TestCheckLibrary(t *testing.T) {
 		{Policy{Kind: KindControl, Content: full.Content}, nil},
 	} {
 		var got []string
-		var f *fault.Error
-		if err := c.policy.checkLibrary(); errors.As(err, &f) {
+		if f, ok := errors.AsType[*fault.Error](c.policy.checkLibrary()); ok {
 			for _, d := range f.Details {
 				got = append(got, d.Pointer)
 			}

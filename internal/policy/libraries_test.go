@@ -27,8 +27,7 @@ func (h *fixture) library(t *testing.T, env scope.Env, source string) Policy {
 func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...string) {
 	t.Helper()
 	wantFault(t, err, kind, "")
-	var f *fault.Error
-	errors.As(err, &f)
+	f, _ := errors.AsType[*fault.Error](err)
 	text := f.Message
 	for _, d := range f.Details {
 		text += "\n" + d.Message

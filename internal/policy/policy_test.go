@@ -238,8 +238,7 @@ func TestLimit(t *testing.T) {
 				made++
 				continue
 			}
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
 				t.Errorf("Create over the limit: got %v, want limit_exceeded", err)
 			}
 		}

@@ -128,8 +128,7 @@ func reasonOf(err error) string {
 	if errors.Is(err, tablecopy.ErrInUse) {
 		return tablecopy.ErrInUse.Error()
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Message
 	}
 	return err.Error()

@@ -93,8 +93,7 @@ func (op *Op) namesBadValue(offences []fault.Detail) bool {
 
 // AsFault turns any error into a fault. The fault of an unexpected error hides its cause.
 func AsFault(err error) *fault.Error {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -20,8 +20,7 @@ func TestChanges(t *testing.T) {
 	refused := func(code string, c Change) {
 		t.Helper()
 		_, err := b.Update(ctx, admin, c, 0)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Code != code {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Code != code {
 			t.Errorf("Update(%+v): got %v, want %s", c, err, code)
 		}
 	}

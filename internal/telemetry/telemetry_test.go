@@ -287,8 +287,7 @@ func TestFailedReports(t *testing.T) {
 		b.configure(func(c *Change) { c.RetentionDays = new(int64(10)) })
 		b.server.set(503, "")
 		_, err := b.SendNow(ctx, admin)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
 			t.Fatalf("SendNow to a failing server: got %v, want transmission_failed", err)
 		}
 		e := b.history()[0]

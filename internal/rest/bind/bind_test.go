@@ -154,8 +154,7 @@ func TestWrongForms(t *testing.T) {
 		`{"at":"yesterday"}`: {"at"}, `{"changed":7}`: {"changed"}, `{"parts":{}}`: {"parts"}, `{"free":[]}`: {"free"},
 	} {
 		_, err := decode(t, doc)
-		var wrong *WrongError
-		if !errors.As(err, &wrong) || !slices.Equal(wrong.Path, want) {
+		if wrong, ok := errors.AsType[*WrongError](err); !ok || !slices.Equal(wrong.Path, want) {
 			t.Errorf("Body of %s: got %v, want a WrongError at %v", doc, err, want)
 		}
 	}

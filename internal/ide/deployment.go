@@ -38,7 +38,7 @@ const (
 // errEnded rolls back work for a deployment that has already ended.
 var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has already ended")
 
-// Deployment is the work that a delivery, a synchronization or an editor requested.
+// Deployment is the work that a delivery, a synchronisation or an editor requested.
 type Deployment struct {
 	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
 	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it came from."`

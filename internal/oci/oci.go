@@ -33,7 +33,7 @@ const LayerType = types.OCILayer
 const (
 	// maxReply is the largest reply of a registry, in bytes.
 	maxReply = 1 << 20
-	// cancelTime is how long a check may take, including the canceling of its upload in the
+	// cancelTime is how long a check may take, including the cancelling of its upload in the
 	// background.
 	cancelTime = 15 * time.Second
 )

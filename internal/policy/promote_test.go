@@ -70,7 +70,7 @@ func TestPromote(t *testing.T) {
 	})
 }
 
-// TestPromotionGates: failing cases, the licence, a stale version and a missing approver refuse a
+// TestPromotionGates: failing cases, the license, a stale version and a missing approver refuse a
 // promotion, and nothing changes.
 func TestPromotionGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {

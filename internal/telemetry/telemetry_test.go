@@ -399,7 +399,7 @@ func TestOneAttemptAtATime(t *testing.T) {
 }
 
 // TestPreviewIsWhatIsSent: the preview and the report have the same bytes, with and without
-// anonymization and encryption.
+// anonymisation and encryption.
 func TestPreviewIsWhatIsSent(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	must(t, err)

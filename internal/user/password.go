@@ -55,7 +55,7 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	return h, err
 }
 
-// prepare normalizes a password, so that composed and decomposed characters are equal (RFC 8265
+// prepare normalises a password, so that composed and decomposed characters are equal (RFC 8265
 // section 4.2, OpaqueString).
 func prepare(password string) []byte { return []byte(norm.NFC.String(password)) }
 

@@ -124,7 +124,7 @@ func TestIntegrations(t *testing.T) {
 			decision, created := false, false
 			for _, c := range siem.calls {
 				if c.Header.Get("Authorization") != "Splunk "+token {
-					return fmt.Errorf("the SIEM's request is authorized by %q", c.Header.Get("Authorization"))
+					return fmt.Errorf("the SIEM's request is authorised by %q", c.Header.Get("Authorization"))
 				}
 				for line := range bytes.Lines([]byte(c.Raw)) {
 					var l struct {

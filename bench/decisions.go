@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -99,9 +100,7 @@ func bulkTarget(name string, g *gatehouse, asked []map[string]any) decisionTarge
 		var items []map[string]any
 		for i, in := range asked[at : at+100] {
 			item := map[string]any{"decision_id": fmt.Sprintf("b-%d", i)}
-			for k, v := range in {
-				item[k] = v
-			}
+			maps.Copy(item, in)
 			items = append(items, item)
 		}
 		body, _ := json.Marshal(map[string]any{"decisions": items})

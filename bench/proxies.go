@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -150,8 +151,8 @@ func serve(h http.Handler) (addr string, stop func(), err error) {
 func startBouncers(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
 	var stops []func()
 	stop = func() {
-		for i := len(stops) - 1; i >= 0; i-- {
-			stops[i]()
+		for _, stop := range slices.Backward(stops) {
+			stop()
 		}
 	}
 	g, err := startGatehouse(ctx, o.gatehouse, filepath.Join(dir, "server"))
@@ -230,8 +231,8 @@ func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream st
 func startGateways(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
 	var stops []func()
 	stop = func() {
-		for i := len(stops) - 1; i >= 0; i-- {
-			stops[i]()
+		for _, stop := range slices.Backward(stops) {
+			stop()
 		}
 	}
 	policy := filepath.Join(dir, "edge.rego")

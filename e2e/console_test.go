@@ -48,7 +48,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
 	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
 	t.Run("a library is written", func(t *testing.T) { libraryWritten(p.in(t)) })
-	t.Run("a repository is synchronized", func(t *testing.T) { repositorySynced(p.in(t), d) })
+	t.Run("a repository is synchronised", func(t *testing.T) { repositorySynced(p.in(t), d) })
 	t.Run("the tenant is set", func(t *testing.T) { tenantChanged(p.in(t)) })
 	t.Run("a tenant is kept", func(t *testing.T) { tenantKept(p.in(t)) })
 	t.Run("everything is classified", func(t *testing.T) { allClassified(p.in(t)) })

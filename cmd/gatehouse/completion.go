@@ -54,8 +54,7 @@ func bashCompletion(out *strings.Builder, paths []string, words map[string][]str
 	out.WriteString("_gatehouse() {\n\tlocal word path='' i\n\tlocal current=\"${COMP_WORDS[COMP_CWORD]}\"\n" +
 		"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tword=\"${COMP_WORDS[i]}\"\n\t\t[[ $word == -* ]] || path=\"${path:+$path }$word\"\n\tdone\n\tcase \"$path\" in\n")
 	// The longest path comes first: what follows a command may be an argument.
-	for i := len(paths) - 1; i >= 0; i-- {
-		p := paths[i]
+	for _, p := range slices.Backward(paths) {
 		pattern := fmt.Sprintf("%q|%q*", p, p+" ")
 		if p == "" {
 			pattern = "''"

@@ -85,8 +85,7 @@ func (c *loginCommand) signIn(ctx context.Context, password string) (token, erro
 		}
 		answer := map[string]string{"challenge": challenge, "code": strings.TrimSpace(code)}
 		err = server.Do(ctx, http.MethodPost, "/auth/login/second-factor", "", answer, &got)
-		var refused *client.Error
-		if !errors.As(err, &refused) || refused.Code != "second_factor_invalid" || try == codeTries {
+		if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != "second_factor_invalid" || try == codeTries {
 			return got, failed(err)
 		}
 		fmt.Fprintln(os.Stderr, "The code is wrong, or was used already.")
@@ -104,8 +103,8 @@ func failed(err error) error {
 // challengeOf is what a server that asks for a second factor wants answered; empty where it
 // does not.
 func challengeOf(err error) string {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Code != "second_factor_required" {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Code != "second_factor_required" {
 		return ""
 	}
 	var asked struct {

@@ -73,9 +73,9 @@ func run(ctx context.Context) int {
 		warnOfEnvironment(os.Stderr, parser.Model, os.Environ())
 	}
 	err = parsed.Run()
-	var failure *cli.Failure
+	failure, failed := errors.AsType[*cli.Failure](err)
 	switch {
-	case errors.As(err, &failure):
+	case failed:
 		if !errors.Is(err, cli.ErrFindings) { // those have been written
 			fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		}

@@ -55,13 +55,13 @@ func (c *replayCommand) Run(ctx context.Context) error {
 		opt.Progress, opt.Live = os.Stderr, err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
 	err = cli.Replay(ctx, opt)
-	var refused *client.Error
+	refused, ok := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil, errors.Is(err, cli.ErrOver):
 		return err
 	case errors.Is(err, cli.ErrInterrupted):
 		return &cli.Failure{Code: cli.ExitInterrupted, Err: err}
-	case errors.As(err, &refused) && refused.Status == 422:
+	case ok && refused.Status == 422:
 		return &cli.Failure{Code: cli.ExitFindings, Err: err}
 	}
 	return &cli.Failure{Code: cli.ExitServer, Err: err}

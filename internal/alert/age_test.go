@@ -69,7 +69,7 @@ func TestDataSourceAge(t *testing.T) {
 				t.Errorf("value of the rule = %v, %+v, %v, want 710", got.Value, got, err)
 			}
 			trigger.Filter = got.Trigger.Filter
-			p, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: trigger, Frequency: Frequency{Cooldown: seconds(0), MaxFires: 1000}})
+			p, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: trigger, Frequency: Frequency{Cooldown: new(0), MaxFires: 1000}})
 			if err != nil || p.Resolved != 1 || p.Held == 0 || p.Fires != p.Held || p.Highest == nil || *p.Highest < 300 || p.Since.After(begin) {
 				t.Errorf("Preview = %+v, %v", p, err)
 			}

@@ -120,8 +120,6 @@ func (b *bench) fired() string {
 	return fmt.Sprint(b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_FIRED'`), " ", b.count(`SELECT COUNT(*) FROM audit_events WHERE type = 'CUSTOM_ALERT_RESOLVED'`))
 }
 
-func seconds(n int) *int { return &n }
-
 var denials = Trigger{Metric: "denial_rate", Operator: ">", Threshold: 20}
 
 // TestFiresAndEnds: a rule fires when its condition begins to hold, again after each
@@ -129,7 +127,7 @@ var denials = Trigger{Metric: "denial_rate", Operator: ">", Threshold: 20}
 func TestFiresAndEnds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		r := b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: seconds(180), MaxFires: 2}})
+		r := b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: new(180), MaxFires: 2}})
 		step := func(permitted, denied int64, want string) {
 			t.Helper()
 			b.move(time.Minute)
@@ -165,7 +163,7 @@ func TestFiresAndEnds(t *testing.T) {
 func TestReplicasFireOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		b.rule(Draft{Trigger: denials, Frequency: Frequency{Cooldown: seconds(0)}})
+		b.rule(Draft{Trigger: denials, Frequency: Frequency{Cooldown: new(0)}})
 		b.decide(0, 10)
 		var all sync.WaitGroup
 		for range 8 {
@@ -183,7 +181,7 @@ func TestReplicasFireOnce(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: seconds(3600)}})
+		b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: new(3600)}})
 		b.decide(0, 10)
 		b.evaluate()
 		b.move(-3 * time.Hour)
@@ -281,8 +279,8 @@ func TestFilters(t *testing.T) {
 func TestAuditEntries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		b.rule(Draft{Trigger: Trigger{Metric: auditEvents, Filter: Filter{EventType: "POLICY_DELETED"}, Operator: ">=", Threshold: 2}, Frequency: Frequency{Window: 600, Cooldown: seconds(0)}})
-		b.rule(Draft{Name: "any", Trigger: Trigger{Metric: auditEvents, Operator: ">=", Threshold: 3}, Frequency: Frequency{Window: 600, Cooldown: seconds(0)}})
+		b.rule(Draft{Trigger: Trigger{Metric: auditEvents, Filter: Filter{EventType: "POLICY_DELETED"}, Operator: ">=", Threshold: 2}, Frequency: Frequency{Window: 600, Cooldown: new(0)}})
+		b.rule(Draft{Name: "any", Trigger: Trigger{Metric: auditEvents, Operator: ">=", Threshold: 3}, Frequency: Frequency{Window: 600, Cooldown: new(0)}})
 		b.move(5 * time.Minute)
 		for i := range 2 {
 			b.write(func(tx *db.Tx) error {
@@ -304,7 +302,7 @@ func TestAuditEntries(t *testing.T) {
 func TestPreviewIsWhatHappens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		d := Draft{Trigger: denials, Frequency: Frequency{Window: 120, Cooldown: seconds(300), MaxFires: 3}}
+		d := Draft{Trigger: denials, Frequency: Frequency{Window: 120, Cooldown: new(300), MaxFires: 3}}
 		b.rule(d)
 		for i := range 60 {
 			b.move(time.Minute)

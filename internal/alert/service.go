@@ -201,7 +201,7 @@ func changesOf(old, next Rule) map[string]any {
 	return out
 }
 
-// check normalizes and validates a rule that will be stored with an id; 0: a new rule.
+// check normalises and validates a rule that will be stored with an id; 0: a new rule.
 func (s *Service) check(ctx context.Context, tx *db.Tx, r *Rule, id int64) error {
 	r.Name = strings.TrimSpace(r.Name)
 	var wrong []fault.Detail

@@ -128,9 +128,9 @@ func TestTranslations(t *testing.T) {
 		}
 		described, err := document()
 		must(t, err)
-		catalog, err := edition.Catalog(described.Catalogs, lang)
+		catalogue, err := edition.Catalogue(described.Catalogues, lang)
 		must(t, err)
-		for text, to := range catalog {
+		for text, to := range catalogue {
 			if strings.TrimSpace(to) == "" {
 				t.Errorf("locales/%s: %q is translated to nothing", lang, text)
 			}

@@ -26,17 +26,17 @@ type Contract struct {
 	DeprecationPolicy string `json:"deprecation_policy"`
 }
 
-// catalogs hold the translations of the document.
+// catalogues hold the translations of the document.
 //
 //go:embed locales
-var catalogs embed.FS
+var catalogues embed.FS
 
 // Languages are the languages of the document, which is written in the first one.
 var Languages = []string{"en", "es", "fr"}
 
 // document describes the API as a whole.
 func document() (rest.Document, error) {
-	locales, err := fs.Sub(catalogs, "locales")
+	locales, err := fs.Sub(catalogues, "locales")
 	return rest.Document{
 		Title: "gatehouse", Version: APIVersion, License: "Apache-2.0",
 		Description: "Policies, protected resources, decisions and the bouncers that enforce them.",
@@ -44,7 +44,7 @@ func document() (rest.Document, error) {
 		OwnTypes:    "github.com/gatehouse-dev/gatehouse/internal/api",
 		Prefixes:    map[string]string{"github.com/gatehouse-dev/gatehouse/internal/replay/compare": "Rerun"},
 		Names:       []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"},
-		Languages:   Languages, Catalogs: locales,
+		Languages:   Languages, Catalogues: locales,
 		Families: []contract.Family{{
 			Name: oem.Family, Root: oem.Root, Title: "gatehouse OEM", Version: OEMVersion,
 			Description: "For vendors who embed the product: create, read, change and delete tenants, and read their usage. Send the vendor's key as X-API-Key or as a bearer token; it works with these operations alone, and finds only the tenants that it created.",

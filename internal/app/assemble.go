@@ -182,6 +182,7 @@ func (p *parts) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	where.Logger = p.log
 	stores, err := db.Open(ctx, where)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -28,8 +29,7 @@ func (c *closers) add(name string, limit time.Duration, run func(context.Context
 // returns the first error.
 func (c *closers) close() error {
 	var first error
-	for i := len(c.list) - 1; i >= 0; i-- {
-		cl := c.list[i]
+	for _, cl := range slices.Backward(c.list) {
 		ctx, cancel := context.WithTimeout(context.Background(), cl.limit)
 		done := make(chan error, 1)
 		go func() { done <- cl.run(ctx) }()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,10 +176,8 @@ func checkURL(name, text string, schemes ...string) error {
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("%s: not a URL", name)
 	}
-	for _, s := range schemes {
-		if u.Scheme == s {
-			return nil
-		}
+	if slices.Contains(schemes, u.Scheme) {
+		return nil
 	}
 	return fmt.Errorf("%s: the scheme must be one of %s", name, strings.Join(schemes, ", "))
 }
@@ -226,7 +225,7 @@ func (c *Config) Proxies() ([]netip.Prefix, error) {
 // Keys returns the encryption keys. The first one encrypts; all of them decrypt.
 func (c *Config) Keys() ([][32]byte, error) {
 	var out [][32]byte
-	for _, text := range strings.Split(c.EncryptionKey, ",") {
+	for text := range strings.SplitSeq(c.EncryptionKey, ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}

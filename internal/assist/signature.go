@@ -2,6 +2,7 @@ package assist
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -85,13 +86,13 @@ func callAround(source string, offset int) (name string, commas int, ok bool) {
 		return "", 0, false
 	}
 	stack := openBrackets(source, offset)
-	for i := len(stack) - 1; i >= 0; i-- {
-		if stack[i].bracket != '(' {
+	for _, open := range slices.Backward(stack) {
+		if open.bracket != '(' {
 			continue
 		}
-		at := word(source, stack[i].at, false)
+		at := word(source, open.at, false)
 		if name := source[at.Start:at.End]; name != "" {
-			return name, stack[i].commas, true
+			return name, open.commas, true
 		}
 	}
 	return "", 0, false

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,10 +214,7 @@ func (l *DecisionLog) endFolding() {
 // count stays and grows.
 func (l *DecisionLog) writeFolded(all bool) {
 	l.folders.mu.Lock()
-	open := make(map[source]*fold.Folder[Decision], len(l.folders.of))
-	for s, f := range l.folders.of {
-		open[s] = f
-	}
+	open := maps.Clone(l.folders.of)
 	l.folders.mu.Unlock()
 	for s, f := range open {
 		sums := f.Due(l.cfg.Now(), all)

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,9 +62,7 @@ func (ks *inputQuotas) of(tenant scope.TenantID) *inputQuota {
 	defer ks.mu.Unlock()
 	next := map[scope.TenantID]*inputQuota{}
 	if m := ks.by.Load(); m != nil {
-		for t, k := range *m {
-			next[t] = k
-		}
+		maps.Copy(next, *m)
 	}
 	if next[tenant] == nil {
 		next[tenant] = &inputQuota{allowance: spool.NewAllowance(inputBurst, inputRate)}

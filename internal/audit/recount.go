@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
@@ -20,8 +21,8 @@ func Recount(ctx context.Context, tx *db.Tx, s stats.Series, from, to time.Time,
 	if len(rows) == n {
 		since = rows[n-1].At
 	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		r, err := toRow([]byte(rows[i].Record))
+	for _, row := range slices.Backward(rows) {
+		r, err := toRow([]byte(row.Record))
 		if err != nil {
 			return nil, since, err
 		}

@@ -168,7 +168,7 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 	text, err := fs.ReadFile(db.Migrations(), "migrations/tenant/0100_rollups.sql")
 	must(t, err)
 	var fills []string
-	for _, s := range strings.Split(string(text), ";") {
+	for s := range strings.SplitSeq(string(text), ";") {
 		if i := strings.Index(s, "INSERT INTO decision_rollups"); i >= 0 {
 			fills = append(fills, s[i:])
 		}

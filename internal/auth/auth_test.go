@@ -45,8 +45,8 @@ func TestTenantOfARequest(t *testing.T) {
 			if key := c.c.APIKey == k.Key; key != (who.KeyID == k.ID && who.RateLimited && who.Tenant == dbtest.Second) {
 				t.Errorf("%s: principal %+v, want the key's: %t", what, who, key)
 			}
-			var f *fault.Error
-			if got := code(err); got != c.want || (errors.As(err, &f) && f.Code != c.code) {
+			f, ok := errors.AsType[*fault.Error](err)
+			if got := code(err); got != c.want || (ok && f.Code != c.code) {
 				t.Errorf("%s: got %s (%v), want %s %s", what, got, err, c.want, c.code)
 			}
 			if err == nil && c.c.TenantHint != sc.Tenant {

@@ -81,8 +81,8 @@ func (a *app) challenge() string {
 
 func challengeIn(t testing.TB, err error) string {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != codeRequired {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Code != codeRequired {
 		t.Fatalf("got %v, want %s", err, codeRequired)
 	}
 	text, _ := f.Fields["challenge"].(string)
@@ -106,8 +106,7 @@ func (a *app) session(code string) scope.Scope {
 
 // codeName returns the code of a fault, or the text of another error.
 func codeName(err error) string {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Code
 	}
 	return fmt.Sprint(err)
@@ -300,8 +299,8 @@ func TestNoOracle(t *testing.T) {
 			"nobody": {Username: "nobody", Password: "wrong", Code: "123456"},
 		} {
 			_, err := r.Service.Login(context.Background(), anonymous(scope.DefaultTenant), p)
-			var f *fault.Error
-			if !errors.As(err, &f) {
+			f, ok := errors.AsType[*fault.Error](err)
+			if !ok {
 				t.Fatalf("%s: got %v, want a fault", what, err)
 			}
 			seen[fmt.Sprint(f.Kind, f.Code, f.Message, f.Fields, f.Details, f.RetryAfter)] = what

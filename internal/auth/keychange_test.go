@@ -183,9 +183,8 @@ func TestEveryOffenceOfAKey(t *testing.T) {
 		"generate": {errOf(r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{Scopes: []string{"zzz"}, ExpiresAt: &past})), "[/scopes/0 /expires_at]"},
 		"change":   {errOf(r.UpdateKey(ctx, sc, k.ID, KeyChange{Name: patch.Set(" "), Scopes: patch.Set([]string{}), ExpiresAt: patch.Set(past)})), "[/name /scopes /expires_at]"},
 	} {
-		var f *fault.Error
 		var at []string
-		if errors.As(c.err, &f) {
+		if f, ok := errors.AsType[*fault.Error](c.err); ok {
 			for _, d := range f.Details {
 				at = append(at, d.Pointer)
 			}

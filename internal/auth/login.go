@@ -352,8 +352,8 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 // asGrantFault gives a failed sign-in the form of RFC 6749 section 5.2. A missing code has a
 // code of its own, so that clients know to ask for it.
 func asGrantFault(err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != fault.Unauthenticated {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Kind != fault.Unauthenticated {
 		return err
 	}
 	switch f.Code {

@@ -40,8 +40,8 @@ func TestOneAnswer(t *testing.T) {
 			"long": {scope.DefaultTenant, "alice", password + string(make([]byte, 5000))}, "NUL": {scope.DefaultTenant, "alice\x00", password},
 		} {
 			_, err := r.Login(ctx, anonymous(c.tenant), c.name, c.pass)
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != fault.Unauthenticated {
+			f, ok := errors.AsType[*fault.Error](err)
+			if !ok || f.Kind != fault.Unauthenticated {
 				t.Errorf("%s: got %v, want unauthenticated", what, err)
 				continue
 			}
@@ -87,8 +87,8 @@ func TestLock(t *testing.T) {
 				t.Errorf("%s: %d guesses checked and %d refused, want %d and %d", what, checked, refused, lockout.PairGuesses, 50-lockout.PairGuesses)
 			}
 		}
-		var f *fault.Error
-		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != lockout.LockTime {
+		_, err := r.Login(ctx, guesser, "alice", password)
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "locked" || f.RetryAfter != lockout.LockTime {
 			t.Errorf("the right password from a locked address: got %v, want locked for %s", err, lockout.LockTime)
 		}
 		if _, err := r.Login(ctx, elsewhere, "alice", password); err != nil {
@@ -98,7 +98,8 @@ func TestLock(t *testing.T) {
 			t.Errorf("another account from the locked address: got %v, want unauthenticated", err)
 		}
 		r.clock.pass(lockout.LockTime - time.Second)
-		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
+		_, err = r.Login(ctx, guesser, "alice", password)
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.RetryAfter != time.Second {
 			t.Errorf("a second before the end of the lock: got %v, want one second more", err)
 		}
 		r.clock.pass(time.Second)
@@ -185,8 +186,8 @@ func TestCrowd(t *testing.T) {
 	for r.lobby.InUse() < lockout.SeatsNetwork {
 		runtime.Gosched()
 	}
-	var f *fault.Error
-	if _, err := r.Login(ctx, crowd, "alice", password); !errors.As(err, &f) || f.Code != "too_many_sign_ins" || f.RetryAfter <= 0 {
+	_, err := r.Login(ctx, crowd, "alice", password)
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "too_many_sign_ins" || f.RetryAfter <= 0 {
 		t.Errorf("one sign-in more than the network may have: got %v, want too_many_sign_ins", err)
 	}
 	other := make(chan error)
@@ -282,8 +283,7 @@ func TestTokenOfAnotherTenant(t *testing.T) {
 			if got := code(err); got != want {
 				t.Errorf("tenant %q: got %s, want %s", named, got, want)
 			}
-			var f *fault.Error
-			if errors.As(err, &f) && f.Code != "tenant_access_denied" {
+			if f, ok := errors.AsType[*fault.Error](err); ok && f.Code != "tenant_access_denied" {
 				t.Errorf("tenant %q: got the code %s, want tenant_access_denied", named, f.Code)
 			}
 		}

@@ -57,7 +57,7 @@ func newDesk(n int) *desk {
 
 func parsed(t *testing.T, format string, args ...any) value.Value {
 	t.Helper()
-	v, err := value.Decode([]byte(fmt.Sprintf(format, args...)), value.Limits{})
+	v, err := value.Decode(fmt.Appendf(nil, format, args...), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

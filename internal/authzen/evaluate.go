@@ -158,8 +158,7 @@ func answer(d *rego.Decision, req *rego.Request, explain bool) Decision {
 // refused returns the answer to an item that cannot be decided: a denial with the error.
 func refused(err error) Decision {
 	message := "the item cannot be decided"
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		message = f.Message
 	}
 	return Decision{Context: &DecisionContext{Error: &ItemError{Status: 400, Message: message}}}

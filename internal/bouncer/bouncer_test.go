@@ -105,8 +105,8 @@ func (g *gate) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 // wantFault requires an error of a kind, and among its details one for pointer.
 func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != kind {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Kind != kind {
 		t.Fatalf("the error is %v, want kind %d", err, kind)
 	}
 	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {

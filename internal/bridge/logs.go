@@ -234,14 +234,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 // log, or that ends in the middle although all of it arrived, would be sent again forever, so it
 // counts as received. A chunk that was cut off in transit must be sent again.
 func (in *intake) invalidChunk(err error) error {
-	var corrupt flate.CorruptInputError
-	var known *fault.Error
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*fault.Error](err); ok {
 		return known // an error of the reader of the body
+	}
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	switch {
 	case errors.Is(err, errTooLarge):
 		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk may unpack to at most %d bytes", MaxLogBytes)
-	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
+	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), corrupt, in.body.whole:
 		in.setAside([]byte("(a chunk that is not a decision log)"), err)
 		return nil
 	}

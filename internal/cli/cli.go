@@ -88,11 +88,11 @@ func (o Options) ask(ctx context.Context, method, path, key string, in, out any)
 		return usage("%w", err)
 	}
 	err := o.Server.Do(ctx, method, path, key, in, out)
-	var refused *client.Error
+	refused, ok := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refused) && refused.Status == http.StatusUnprocessableEntity:
+	case ok && refused.Status == http.StatusUnprocessableEntity:
 		return &Failure{ExitFindings, err}
 	default:
 		return &Failure{ExitServer, err}
@@ -102,8 +102,8 @@ func (o Options) ask(ctx context.Context, method, path, key string, in, out any)
 // writeRefused writes the server's findings about the files, if err has any. It returns the error
 // for the command.
 func (o Options) writeRefused(err error) error {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Status != http.StatusUnprocessableEntity {
 		return err
 	}
 	var answer struct {

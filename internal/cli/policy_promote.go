@@ -113,8 +113,7 @@ func (o Options) findInSandbox(ctx context.Context, control string) (policy.Poli
 // ExitFindings, too.
 func (o Options) post(ctx context.Context, path, key string, in, out any) error {
 	err := o.ask(ctx, http.MethodPost, path, key, in, out)
-	var refused *client.Error
-	if errors.As(err, &refused) && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {
 		return &Failure{ExitFindings, err}
 	}
 	return err

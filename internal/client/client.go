@@ -103,9 +103,8 @@ func (c *Client) Do(ctx context.Context, method, path, key string, in, out any) 
 	harmless := method == http.MethodGet || key != ""
 	for n := 1; ; n++ {
 		answer, after, err := c.once(ctx, method, base+path, key, body)
-		var refused *Error
 		again := err != nil && harmless
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*Error](err); ok {
 			again = refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable
 		}
 		if !again || n == tries || ctx.Err() != nil {

@@ -61,8 +61,7 @@ func TestDo(t *testing.T) {
 			cl, waits, calls := server(t, c.answers...)
 			var out struct{ N int }
 			err := cl.Do(t.Context(), c.method, "/x", c.key, map[string]int{"a": 1}, &out)
-			var refused *Error
-			errors.As(err, &refused)
+			refused, _ := errors.AsType[*Error](err)
 			if (err != nil) != (c.status != 0) || c.status != 0 && (refused == nil || refused.Status != c.status) || c.status == 0 && out.N != 1 {
 				t.Errorf("error %v, answer %+v", err, out)
 			}

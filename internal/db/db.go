@@ -17,8 +17,10 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +40,8 @@ type Config struct {
 	Dir string
 	// Now is the clock; nil means the wall clock in UTC.
 	Now func() time.Time
+	// Logger receives the warnings of a lost connection; nil discards them.
+	Logger *slog.Logger
 	// MaxConns is the largest number of connections in the PostgreSQL pool (20).
 	MaxConns int
 	// MaxOpenTenants is how many SQLite tenant files stay open while idle (256).
@@ -160,15 +164,10 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Now().UTC() }
 	}
-	if cfg.MaxConns <= 0 {
-		cfg.MaxConns = 20
-	}
-	if cfg.MaxOpenTenants <= 0 {
-		cfg.MaxOpenTenants = 256
-	}
-	if cfg.Readers <= 0 {
-		cfg.Readers = 4
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.MaxConns = cmp.Or(max(cfg.MaxConns, 0), 20)
+	cfg.MaxOpenTenants = cmp.Or(max(cfg.MaxOpenTenants, 0), 256)
+	cfg.Readers = cmp.Or(max(cfg.Readers, 0), 4)
 	c := &Cluster{now: cfg.Now, cfg: cfg, tenants: map[scope.TenantID]*tenantState{}, implied: map[string]backend{}}
 	c.system = &DB{cluster: c}
 	if err := c.open(ctx, cfg); err != nil {
@@ -205,16 +204,12 @@ func (c *Cluster) open(ctx context.Context, cfg Config) error {
 
 // openBackend opens the store of a region, or the deployment's own store if name is empty.
 func openBackend(ctx context.Context, cfg Config, where Region, name string, onMessage func(string)) (backend, error) {
-	if where.URL == "" {
-		b, err := openSQLite(cfg, where.Dir, name)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
+	if where.URL != "" {
+		return openPostgres(ctx, cfg, where.URL, name, onMessage)
 	}
-	b, err := openPostgres(ctx, cfg, where.URL, name, onMessage)
+	b, err := openSQLite(cfg, where.Dir, name)
 	if err != nil {
-		return nil, err
+		return nil, err // b would be a backend that is not nil
 	}
 	return b, nil
 }

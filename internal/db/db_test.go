@@ -195,7 +195,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-type color string
+type colour string
 
 type inner struct {
 	Flag *bool `json:"flag"`
@@ -208,7 +208,7 @@ type embedded struct {
 type wide struct {
 	embedded
 	ID      int64             `db:"id"`
-	Color   color             `db:"color"`
+	Colour  colour            `db:"colour"`
 	On      bool              `db:"on_"`
 	Ratio   float64           `db:"ratio"`
 	Made    time.Time         `db:"made"`
@@ -232,13 +232,13 @@ func TestMapping(t *testing.T) {
 	yes, note := true, "note"
 	made := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 	want := wide{
-		embedded: embedded{7}, ID: 1, Color: "rød", On: true, Ratio: 1.5, Made: made, Ended: &made, Note: &note,
+		embedded: embedded{7}, ID: 1, Colour: "rød", On: true, Ratio: 1.5, Made: made, Ended: &made, Note: &note,
 		Tags: []string{"a", `b"<`}, None: []string{}, Labels: map[string]string{}, Inner: inner{&yes},
 		Any: map[string]any{"x": 1.0}, Raw: json.RawMessage(`{"b":1,"a":2}`), Bytes: []byte{0, 1, 255}, Addr: netip.MustParseAddr("::1"),
 	}
 	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
-		create := `CREATE TABLE wide (count BIGINT, id BIGINT, color TEXT, on_ BOOLEAN, ratio DOUBLE PRECISION, made BIGINT, never BIGINT,
+		create := `CREATE TABLE wide (count BIGINT, id BIGINT, colour TEXT, on_ BOOLEAN, ratio DOUBLE PRECISION, made BIGINT, never BIGINT,
 			ended BIGINT, note TEXT, missing TEXT, tags TEXT, none TEXT, labels TEXT, inner_ TEXT, any_ TEXT, raw TEXT, bytes BYTEA, addr TEXT)`
 		insert := `INSERT INTO wide VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18) RETURNING *`
 		err := tenant(t, c, "default").Write(ctx, func(tx *db.Tx) error {
@@ -247,7 +247,7 @@ func TestMapping(t *testing.T) {
 			}
 			var none []string
 			var labels map[string]string
-			got, err := db.One[wide](ctx, tx, insert, want.Count, want.ID, want.Color, want.On, want.Ratio, want.Made, want.Never, want.Ended,
+			got, err := db.One[wide](ctx, tx, insert, want.Count, want.ID, want.Colour, want.On, want.Ratio, want.Made, want.Never, want.Ended,
 				want.Note, want.Missing, want.Tags, none, labels, want.Inner, want.Any, want.Raw, want.Bytes, want.Addr)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(wide{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Errorf("row (-want +got)\n%s", diff)
@@ -263,7 +263,7 @@ func TestMapping(t *testing.T) {
 			if err != nil || mean != 7 {
 				t.Errorf("avg = %f, %v, want 7", mean, err)
 			}
-			empty, err := db.All[string](ctx, tx, `SELECT color FROM wide WHERE on_ = FALSE`)
+			empty, err := db.All[string](ctx, tx, `SELECT colour FROM wide WHERE on_ = FALSE`)
 			if err != nil || empty == nil || len(empty) != 0 {
 				t.Errorf("All without rows = %v, %v, want an empty list", empty, err)
 			}

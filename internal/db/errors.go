@@ -67,8 +67,7 @@ func retryable(err error) bool {
 	if errors.Is(err, errLostGroup) || errors.Is(err, errMoved) {
 		return true
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case "40001", "40P01": // serialization failure, deadlock
 			return true
@@ -83,8 +82,7 @@ func retryable(err error) bool {
 
 // storeGone reports whether an error may mean that the store was dropped.
 func storeGone(err error) bool {
-	var lite *sqlite.Error
-	if errors.As(err, &lite) {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff {
 		case lib.SQLITE_ERROR, lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_CORRUPT, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB:
 			return true
@@ -104,24 +102,21 @@ func translate(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, ErrNoRows) {
 		return err
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	var lite *sqlite.Error
-	if errors.As(err, &lite) {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return fromSQLite(lite)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fromPostgres(pg)
 	}
-	var netErr net.Error
-	var connErr *pgconn.ConnectError
-	if errors.Is(err, errUnavailable) || errors.As(err, &connErr) || errors.As(err, &netErr) ||
+	_, network := errors.AsType[net.Error](err)
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	if network || unconnected || errors.Is(err, errUnavailable) ||
 		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) || brokenConn(err) {
 		return unavailable(err)
 	}

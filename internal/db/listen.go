@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -18,23 +19,27 @@ const channel = "gatehouse"
 type listener struct {
 	cfg       *pgx.ConnConfig
 	instance  string
-	onMessage func(payload string)
+	onMessage func(payload string) // of another replica; "" if some may have been missed
+	now       func() time.Time
+	log       *slog.Logger
+	warned    time.Time // when the last warning was
 	cancel    context.CancelFunc
 	done      chan struct{}
 }
 
-// listen connects and starts to receive announcements. onMessage is called for each announcement of
-// another replica, and with "" if some may have been missed.
-func listen(ctx context.Context, cfg *pgx.ConnConfig, instance string, onMessage func(string)) (*listener, error) {
-	run, cancel := context.WithCancel(context.Background())
-	l := &listener{cfg: cfg, instance: instance, onMessage: onMessage, cancel: cancel, done: make(chan struct{})}
+// warnAgain is the time between two warnings that a listener cannot connect.
+const warnAgain = time.Minute
+
+// listen connects and starts to receive announcements.
+func listen(ctx context.Context, l listener) (*listener, error) {
 	c, err := l.connect(ctx)
 	if err != nil {
-		cancel()
 		return nil, errors.Join(errUnavailable, err)
 	}
+	run, cancel := context.WithCancel(context.Background())
+	l.cancel, l.done = cancel, make(chan struct{})
 	go l.run(run, c)
-	return l, nil
+	return &l, nil
 }
 
 func (l *listener) stop() {
@@ -55,27 +60,42 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return c, nil
 }
 
-// run receives announcements until stop is called. If the connection is lost, it reconnects, with
-// growing pauses, and then reports that announcements may have been missed.
+// run receives announcements until stop is called. If the connection is lost, it reconnects, and
+// then reports that announcements may have been missed.
 func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	defer close(l.done)
-	for {
+	for c != nil {
 		l.receive(ctx, c)
 		_ = c.Close(context.WithoutCancel(ctx)) // the connection is lost already
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-			if ctx.Err() != nil {
-				return
-			}
-			var err error
-			if c, err = l.connect(ctx); err == nil {
-				break
-			}
-			if !pause.For(ctx, wait) {
-				return
-			}
+		if c = l.reconnect(ctx); c != nil {
+			l.onMessage("")
 		}
-		l.onMessage("")
 	}
+}
+
+// reconnect connects again, with growing pauses, until it succeeds; nil: stop was called. It warns
+// at most once every warnAgain, and after a warning says when it succeeded.
+func (l *listener) reconnect(ctx context.Context) *pgx.Conn {
+	warned := false
+	wait := 50 * time.Millisecond
+	for n := 1; ctx.Err() == nil; n++ {
+		c, err := l.connect(ctx)
+		if err == nil {
+			if warned {
+				l.log.Info("the database announces the changes of other replicas again", "attempts", n)
+			}
+			return c
+		}
+		if now := l.now(); ctx.Err() == nil && now.Sub(l.warned) >= warnAgain {
+			l.warned, warned = now, true
+			l.log.Warn("the database cannot be reached to announce the changes of other replicas, and is tried again until it answers", "attempts", n, "error", err)
+		}
+		if !pause.For(ctx, wait) {
+			break
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+	return nil
 }
 
 // receive passes on announcements until the connection fails. If nothing arrives for a while, it

@@ -164,10 +164,9 @@ func (c *Cluster) impliedRegion(name string) (backend, error) {
 		return b, nil
 	}
 	var b backend
-	switch home := c.home.(type) {
-	case *pgBackend:
+	if home, ok := c.home.(*pgBackend); ok {
 		b = home.inRegion(name)
-	default:
+	} else {
 		lite, err := openSQLite(c.cfg, filepath.Join(c.cfg.Dir, ownRegions), name)
 		if err != nil {
 			return nil, unavailable(err)
@@ -371,8 +370,7 @@ func (d *DB) Discard(ctx context.Context, check func(tx *Tx) error) error {
 		}
 		return d.Read(ctx, check)
 	})
-	var file *fs.PathError
-	if errors.As(err, &file) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return unavailable(err)
 	}
 	return err

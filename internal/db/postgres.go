@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -59,7 +60,7 @@ type binding struct {
 }
 
 // openPostgres opens the database of a region, or the deployment's own if region is empty.
-func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage func(string)) (*pgBackend, error) {
+func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage func(string)) (backend, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("db: the database URL is not valid") // the cause contains the password
@@ -85,7 +86,7 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage
 		pool.Close()
 		return nil, translate(ctx, err)
 	}
-	b.listener, err = listen(ctx, pc.ConnConfig.Copy(), b.instance, onMessage)
+	b.listener, err = listen(ctx, listener{cfg: pc.ConnConfig.Copy(), instance: b.instance, onMessage: onMessage, now: cfg.Now, log: cfg.Logger})
 	if err != nil {
 		pool.Close()
 		return nil, translate(ctx, err)
@@ -294,9 +295,8 @@ func (b *pgBackend) acquire(ctx context.Context, p part) (*pgxpool.Conn, error) 
 
 // stateOf returns the SQLSTATE of an error; empty if it is not from the server.
 func stateOf(err error) string {
-	var pg interface{ SQLState() string }
-	if errors.As(err, &pg) {
-		return pg.SQLState()
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
 	}
 	return ""
 }

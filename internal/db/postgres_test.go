@@ -118,8 +118,8 @@ func TestSchemasAreClosed(t *testing.T) {
 				t.Errorf("the tenant's own table: %v", err)
 			}
 			for _, sql := range []string{`SELECT value FROM t_t2.settings`, `SELECT id FROM gatehouse.tenants`, `SELECT digest FROM gatehouse.credentials`} {
-				var pg *pgconn.PgError
-				if err := reach(sql); !errors.As(err, &pg) || pg.Code != "42501" {
+				err := reach(sql)
+				if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "42501" {
 					t.Errorf("%s: got %v, want the error 42501", sql, err)
 				}
 			}
@@ -222,8 +222,8 @@ func TestDeadlock(t *testing.T) {
 func TestUnreachableServer(t *testing.T) {
 	start := time.Now()
 	_, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@127.0.0.1:1/x"})
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.RetryAfter == 0 {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Kind != fault.Unavailable || f.RetryAfter == 0 {
 		t.Fatalf("db.Open of a closed port = %v, want unavailable with a time to retry", err)
 	}
 	if strings.Contains(err.Error(), "topsecret") || strings.Contains(f.Message, "127.0.0.1") || time.Since(start) > 2*time.Second {

@@ -98,8 +98,7 @@ allow if { input.user.department == "legal"; "dpo" in input.user.roles }`)
 func TestCallerWhoLeft(t *testing.T) {
 	wantCancelled := func(name string, c *fixture, err error) {
 		t.Helper()
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Code != "cancelled" || len(c.records) > 0 {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Unavailable || f.Code != "cancelled" || len(c.records) > 0 {
 			t.Errorf("%s: %v, %d records, want cancelled and none", name, err, len(c.records))
 		}
 	}
@@ -142,7 +141,7 @@ func TestSeveralPastTheDeadline(t *testing.T) {
 		t.Errorf("%v %q, %d records, want %s and 2 records", err, reasons, len(c.records), want)
 	}
 	err = c.Work(context.Background(), anyone, 1, func(int) { t.Error("a step past the deadline") })
-	if f := new(fault.Error); !errors.As(err, &f) || f.Code != "timeout" {
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "timeout" {
 		t.Errorf("work after the deadline: %v, want timeout", err)
 	}
 }

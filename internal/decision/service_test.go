@@ -156,8 +156,7 @@ func TestEnvironmentOfTheRequest(t *testing.T) {
 		c := newFixture(t, `{}`)
 		r, err := c.Evaluate(context.Background(), tc.sc, c.object(body))
 		if tc.code != "" {
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != tc.kind || f.Code != tc.code && (len(f.Details) != 1 || f.Details[0].Pointer != tc.code) || len(c.records) > 0 {
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != tc.kind || f.Code != tc.code && (len(f.Details) != 1 || f.Details[0].Pointer != tc.code) || len(c.records) > 0 {
 				t.Errorf("%s: %+v, want %s", body, err, tc.code)
 			}
 			continue
@@ -188,8 +187,7 @@ func TestBulkItems(t *testing.T) {
 		}
 	}
 	_, err = c.EvaluateBulk(context.Background(), anyone, c.items(`[{"environment":"production"},{"environment":"sandbox"},{"environment":null}]`))
-	var f *fault.Error
-	if !errors.As(err, &f) || len(f.Details) != 2 || f.Details[0].Pointer != "/decisions/1/environment" || f.Details[1].Pointer != "/decisions/2/environment" || !strings.Contains(f.Details[0].Message, "production") {
+	if f, ok := errors.AsType[*fault.Error](err); !ok || len(f.Details) != 2 || f.Details[0].Pointer != "/decisions/1/environment" || f.Details[1].Pointer != "/decisions/2/environment" || !strings.Contains(f.Details[0].Message, "production") {
 		t.Errorf("items of other environments: %+v, want an offence at the second and third", err)
 	}
 }

@@ -45,8 +45,7 @@ func (r Resolver) txt(ctx context.Context, name string) ([]string, error) {
 
 // ignoreAbsent returns nil for the error of a name that does not exist: that is an answer, too.
 func ignoreAbsent(err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) && dns.IsNotFound {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return nil
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,9 +46,7 @@ func newEnvoy(t testing.TB, addr string) *envoy {
 // newCheck returns a check as Envoy sends it.
 func newCheck(method, host, path string, headers map[string]string) *authv3.CheckRequest {
 	all := map[string]string{":authority": host, ":method": method, ":path": path, ":scheme": "https", "x-request-id": "req-1", "x-forwarded-for": "198.51.100.7"}
-	for k, v := range headers {
-		all[k] = v
-	}
+	maps.Copy(all, headers)
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "198.51.100.7"}}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{

@@ -73,10 +73,10 @@ func (f *frames) send(end bool, list ...string) (stream uint32) {
 func (f *frames) answer(stream uint32) string {
 	for {
 		frame, err := f.ReadFrame()
-		var broken http2.StreamError
-		switch {
-		case errors.As(err, &broken):
+		if _, ok := errors.AsType[http2.StreamError](err); ok {
 			return "broken"
+		}
+		switch {
 		case err != nil:
 			return "closed"
 		}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,9 +123,7 @@ func signed(t testing.TB, m jwt.SigningMethod, kid any, key any, c jwt.Claims, h
 	if kid != nil {
 		tok.Header["kid"] = kid
 	}
-	for k, v := range head {
-		tok.Header[k] = v
-	}
+	maps.Copy(tok.Header, head)
 	s, err := tok.SignedString(key)
 	if err != nil {
 		t.Fatal(err)

@@ -286,7 +286,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		if v.Decision.Path != decided || v.Decision.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
 			t.Fatalf("%q was decided on %q, seen by the control as %q, and forwarded as %q", target, v.Decision.Path, v.Decision.Reason, seen)
 		}
-		for _, s := range strings.Split(path[1:], "/") {
+		for s := range strings.SplitSeq(path[1:], "/") {
 			if s == "." || s == ".." || s == "" && path != "/" || strings.ContainsAny(s, "\\#\x00") {
 				t.Fatalf("%q was forwarded as %q", target, path)
 			}

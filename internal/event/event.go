@@ -17,6 +17,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"strconv"
 	"time"
 
@@ -131,9 +132,7 @@ func (e Event) data(sc scope.Scope) map[string]any {
 		data["environment"] = string(e.Env)
 	}
 	data["actor"] = map[string]any{"kind": string(sc.Actor.Kind), "id": sc.Actor.ID, "name": sc.Actor.Name}
-	for k, v := range e.Data {
-		data[k] = v
-	}
+	maps.Copy(data, e.Data)
 	return data
 }
 

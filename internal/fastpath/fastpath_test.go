@@ -124,7 +124,7 @@ func (p *peer) wantEnd() {
 	p.t.Helper()
 	if b, err := p.r.ReadByte(); err == nil {
 		p.t.Errorf("read %q, want the end of the connection", b)
-	} else if te := net.Error(nil); errors.As(err, &te) && te.Timeout() {
+	} else if te, ok := errors.AsType[net.Error](err); ok && te.Timeout() {
 		p.t.Error("the connection stays open, want its end")
 	}
 }

@@ -142,8 +142,8 @@ var ErrStarting = errors.New("the controls and data for decisions are still load
 
 // IsTransient reports whether err is a step of an orderly start or stop, and not a failure.
 func IsTransient(err error) bool {
-	var f *Error
-	return errors.Is(err, ErrStarting) || errors.As(err, &f) && f.Code == codeStopping
+	f, ok := errors.AsType[*Error](err)
+	return errors.Is(err, ErrStarting) || ok && f.Code == codeStopping
 }
 
 // Join combines the errors of several checks. It returns the first one that is not an Invalid
@@ -154,8 +154,8 @@ func Join(errs ...error) error {
 		if err == nil {
 			continue
 		}
-		var f *Error
-		if !errors.As(err, &f) || f.Kind != Invalid {
+		f, ok := errors.AsType[*Error](err)
+		if !ok || f.Kind != Invalid {
 			return err
 		}
 		if all == nil {
@@ -175,8 +175,7 @@ func Join(errs ...error) error {
 
 // Offences returns the details of err if it is a fault.
 func Offences(err error) []Detail {
-	var f *Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		return f.Details
 	}
 	return nil
@@ -187,8 +186,7 @@ func Wrap(err error, what string) error {
 	if err == nil {
 		return nil
 	}
-	var f *Error
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
 	return &Error{Kind: Internal, Code: "internal_error", Message: "something went wrong on our side", Cause: fmt.Errorf("%s: %w", what, err)}
@@ -228,8 +226,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // KindOf returns the kind of a fault; Internal for other errors.
 func KindOf(err error) Kind {
-	var f *Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		return f.Kind
 	}
 	return Internal
@@ -237,15 +234,14 @@ func KindOf(err error) Kind {
 
 // Is reports whether err is a fault of kind k.
 func Is(err error, k Kind) bool {
-	var f *Error
-	return errors.As(err, &f) && f.Kind == k
+	f, ok := errors.AsType[*Error](err)
+	return ok && f.Kind == k
 }
 
 // Message returns the message of a fault, which may be shown to callers; a general text for other
 // errors.
 func Message(err error) string {
-	var f *Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		return f.Message
 	}
 	return "something went wrong on our side"

@@ -11,8 +11,9 @@ func TestJoin(t *testing.T) {
 	if err := Join(nil, nil); err != nil {
 		t.Errorf("Join of nothing = %v, want nil", err)
 	}
-	var f *Error
-	if err := Join(nil, a, nil, b); !errors.As(err, &f) || len(f.Details) != 2 || f.Details[0].Pointer != "/a" || f.Details[1].Pointer != "/b" || f.Kind != Invalid {
+	err := Join(nil, a, nil, b)
+	f, ok := errors.AsType[*Error](err)
+	if !ok || len(f.Details) != 2 || f.Details[0].Pointer != "/a" || f.Details[1].Pointer != "/b" || f.Kind != Invalid {
 		t.Errorf("Join of two = %v, %+v, want both details", err, f)
 	}
 	if len(a.Details) != 1 || a.Message != "is wrong" {

@@ -84,11 +84,9 @@ func (t *transfer) run(p []byte, poll func(func(uintptr) bool) error, op string)
 	t.p, t.n, t.err = p, 0, nil
 	err := poll(t.try)
 	t.p = nil
-	var of *net.OpError
-	switch {
-	case errors.As(err, &of):
+	if of, ok := errors.AsType[*net.OpError](err); ok {
 		of.Op = op
-	case err == nil && t.err != nil:
+	} else if err == nil && t.err != nil {
 		err = &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, t.err)}
 	}
 	return t.n, err

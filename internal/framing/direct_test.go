@@ -46,8 +46,7 @@ func tcpPair(t *testing.T) (c, peer *net.TCPConn) {
 // wantOp reports an error that is not one of package net, of that operation and cause.
 func wantOp(t *testing.T, err error, op string, cause error) {
 	t.Helper()
-	var of *net.OpError
-	if !errors.As(err, &of) || of.Op != op || !errors.Is(err, cause) {
+	if of, ok := errors.AsType[*net.OpError](err); !ok || of.Op != op || !errors.Is(err, cause) {
 		t.Errorf("the error is %#v (%v), want one of %s because of %v", err, err, op, cause)
 	}
 }
@@ -121,8 +120,7 @@ func TestDirectFailures(t *testing.T) {
 			_ = c.SetDeadline(time.Now().Add(20 * time.Millisecond))
 			_, err := c.Read(buf)
 			wantOp(t, err, "read", os.ErrDeadlineExceeded)
-			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() {
+			if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
 				t.Errorf("the error is %v, want a timeout", err)
 			}
 			for err = nil; err == nil; {

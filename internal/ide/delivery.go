@@ -1,6 +1,7 @@
 package ide
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,10 +63,8 @@ func (r *ownReader) object(pointer string, v value.Value, known ...string) bool 
 		return false
 	}
 	v.Each(func(name string, _ value.Value) bool {
-		for _, k := range known {
-			if name == k {
-				return true
-			}
+		if slices.Contains(known, name) {
+			return true
 		}
 		escaped := strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 		r.refuse(pointer+"/"+escaped, "there is no such member here"+fault.DidYouMean(name, known))

@@ -38,7 +38,7 @@ const (
 // errEnded rolls back work for a deployment that has already ended.
 var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has already ended")
 
-// Deployment is the work that a delivery, a synchronization or an editor requested.
+// Deployment is the work that a delivery, a synchronisation or an editor requested.
 type Deployment struct {
 	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
 	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it came from."`
@@ -199,8 +199,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfil
 
 // withDeployment adds the id of the deployment to a fault.
 func withDeployment(err error, id string) error {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.With("deployment_id", id)
 	}
 	return err
@@ -341,8 +340,7 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 		}
 		return err
 	})
-	var refused *fault.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*fault.Error](err); ok {
 		if issues, ok := refused.Fields["errors"].([]lang.FileIssue); ok {
 			err = deployFault(refused.Message, issues)
 		}
@@ -411,8 +409,7 @@ func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results
 	passing := false
 	if failed != nil {
 		status, o.Message = Failed, fault.Message(failed)
-		var f *fault.Error
-		if errors.As(failed, &f) {
+		if f, ok := errors.AsType[*fault.Error](failed); ok {
 			o.Errors = f.Details[:min(len(f.Details), 100)]
 		}
 		passing = !fault.Is(failed, fault.Invalid) && !fault.Is(failed, fault.Forbidden) && !fault.Is(failed, fault.Conflict)

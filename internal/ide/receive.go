@@ -145,7 +145,7 @@ func (s *Service) receive(ctx context.Context, sc scope.Scope, a Delivery, r *Re
 	return Receipt{Deployment: d, Replayed: true}, err
 }
 
-// deliveryDigests returns the hashes by which a delivery is recognized: of its id and, if it has a
+// deliveryDigests returns the hashes by which a delivery is recognised: of its id and, if it has a
 // signature, of its body. The id is not signed, so a replay may have another one.
 func deliveryDigests(a Delivery) []string {
 	var out []string

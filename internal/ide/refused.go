@@ -37,11 +37,11 @@ func (w source) answered(err error) error {
 	refused := func(text string) error {
 		return fault.New(fault.BadGateway, "repository_refused", text).Because(errors.New(w.clean(err)))
 	}
-	var garbled *packp.ErrUnexpectedData
+	garbled, ok := errors.AsType[*packp.ErrUnexpectedData](err)
 	switch status := statusOf(err); {
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return fault.New(fault.Invalid, "commit_not_found", "the repository is empty")
-	case errors.As(err, &garbled) && bytes.Contains(garbled.Data, []byte("object-format=sha256")):
+	case ok && bytes.Contains(garbled.Data, []byte("object-format=sha256")):
 		return unsupported()
 	case status == 401 && w.token == "":
 		return refused("the repository asks for a credential: store an access token for it")
@@ -62,11 +62,10 @@ func (w source) answered(err error) error {
 
 // statusOf returns the HTTP status that an error of go-git stands for, or 0.
 func statusOf(err error) int {
-	var unexpected *plumbing.UnexpectedError
-	if errors.As(err, &unexpected) {
+	if unexpected, ok := errors.AsType[*plumbing.UnexpectedError](err); ok {
 		err = unexpected.Err
 	}
-	var other *githttp.Err
+	other, answered := errors.AsType[*githttp.Err](err)
 	switch {
 	case errors.Is(err, transport.ErrAuthenticationRequired):
 		return 401
@@ -74,7 +73,7 @@ func statusOf(err error) int {
 		return 403
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return 404
-	case errors.As(err, &other):
+	case answered:
 		return other.StatusCode()
 	default:
 		return 0

@@ -78,7 +78,7 @@ func setCommit(ctx context.Context, tx *db.Tx, id, commit string) error {
 	return err
 }
 
-// runningSync returns the running synchronization of a repository.
+// runningSync returns the running synchronisation of a repository.
 func runningSync(ctx context.Context, tx *db.Tx, repository int64) (Deployment, error) {
 	return db.One[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments
 		WHERE repository_id = $1 AND event_type = 'deploy' AND status = 'in_progress' ORDER BY created_at DESC LIMIT 1`, repository)

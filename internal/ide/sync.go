@@ -10,7 +10,7 @@ import (
 )
 
 // SyncRepository deploys the newest commit of a repository's branch without a delivery. It returns
-// at once with the deployment, which is updated when it ends. While a synchronization is running,
+// at once with the deployment, which is updated when it ends. While a synchronisation is running,
 // further calls return it. The caller must be allowed to deploy. A disabled repository accepts no
 // deliveries, but can be deployed this way.
 func (s *Service) SyncRepository(ctx context.Context, sc scope.Scope, id int64) (Deployment, error) {

@@ -146,7 +146,7 @@ func checkEngine(it Integration, secrets map[string]string) (offences []fault.De
 	case strings.HasPrefix(it.Endpoint, "s3"):
 		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: blob.ErrObject.Error()})
 	default:
-		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: oci.ErrPlace.Error() + ", or s3://host/bucket/key"})
+		offences = append(offences, fault.Detail{Pointer: "/endpoint", Message: oci.ErrNoRepository.Error() + ", or s3://host/bucket/key"})
 	}
 	return offences
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -237,9 +238,7 @@ func (f *Forwarder) failed(ctx context.Context, tx *db.Tx, tenant scope.TenantID
 	record := func(kind string, more map[string]any) error {
 		e := it.entry(kind, nil)
 		e.EventContext = map[string]any{"response_code": a.ResponseCode, "error": a.Error}
-		for name, v := range more {
-			e.EventContext[name] = v
-		}
+		maps.Copy(e.EventContext, more)
 		return audit.Append(ctx, tx, it.system(tenant), now, e)
 	}
 	if it.Failures+1 == outage {

@@ -104,8 +104,7 @@ func (b *bench) run(id int64) Run {
 
 func (b *bench) refused(err error, code string) {
 	b.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code {
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != code {
 		b.Errorf("%v instead of %s", err, code)
 	}
 }

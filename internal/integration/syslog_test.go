@@ -35,7 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The behaviors of a collector.
+// The behaviours of a collector.
 const (
 	obeys      = "reads all, and answers close_notify"
 	resets     = "dies after three messages"

@@ -242,8 +242,7 @@ func (r *Runner) kind(name string) (Kind, bool) {
 
 // storeResult stores the result of a task.
 func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause error) error {
-	var final permanentError
-	var delayed retryError
+	_, permanent := errors.AsType[permanentError](cause)
 	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {
 		switch {
 		case cause == nil:
@@ -252,7 +251,7 @@ func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause e
 		case stopping:
 			_, err := releaseTask(ctx, tx, t)
 			return err
-		case errors.As(cause, &final) || t.Attempt >= t.MaxAttempts:
+		case permanent || t.Attempt >= t.MaxAttempts:
 			n, err := killTask(ctx, tx, t, r.Now(), reason(cause))
 			if err != nil || n == 0 {
 				return err
@@ -267,7 +266,7 @@ func (r *Runner) storeResult(ctx context.Context, stopping bool, t Task, cause e
 			return nil
 		}
 		delay := r.Backoff(t.Kind, t.Attempt)
-		if errors.As(cause, &delayed) {
+		if delayed, ok := errors.AsType[retryError](cause); ok {
 			delay = delayed.delay
 		}
 		_, err := retryTask(ctx, tx, t, r.Now().Add(delay), reason(cause))

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,9 +37,7 @@ func jwkOf(t *testing.T, raw any, change map[string]any) string {
 	if err := json.Unmarshal(data, &members); err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range change {
-		members[name] = v
-	}
+	maps.Copy(members, change)
 	data, err = json.Marshal(members)
 	if err != nil {
 		t.Fatal(err)

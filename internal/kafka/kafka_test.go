@@ -90,7 +90,7 @@ func TestOrder(t *testing.T) {
 	for i := range 200 {
 		var rs []Record
 		for _, key := range []string{"a", "b", "c", "d"} {
-			rs = append(rs, Record{Key: []byte(key), Value: []byte(fmt.Sprint(i))})
+			rs = append(rs, Record{Key: []byte(key), Value: fmt.Append(nil, i)})
 		}
 		if err := p.Send(within(t), rs); err != nil {
 			t.Fatal(err)

@@ -91,11 +91,11 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			return nil // the goroutine of read may block until the process ends
 		case f = <-frames:
 		}
-		var big *oversizedError
+		big, oversized := errors.AsType[*oversizedError](f.err)
 		switch {
 		case errors.Is(f.err, io.EOF):
 			return nil
-		case errors.As(f.err, &big):
+		case oversized:
 			s.fail(nil, codeInvalidRequest, big.Error())
 			continue
 		case f.err != nil:
@@ -125,8 +125,7 @@ func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
 			case <-ctx.Done():
 				return
 			}
-			var big *oversizedError
-			if err != nil && !errors.As(err, &big) {
+			if _, ok := errors.AsType[*oversizedError](err); err != nil && !ok {
 				return
 			}
 		}

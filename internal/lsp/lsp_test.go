@@ -153,7 +153,7 @@ func (e *editor) change(version int, part extent, text string) {
 	})
 }
 
-// begin initializes the session.
+// begin initialises the session.
 func (e *editor) begin() {
 	e.t.Helper()
 	if err := e.ask("initialize", map[string]any{"capabilities": map[string]any{}}, nil); err != nil {

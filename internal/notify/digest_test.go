@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -298,10 +299,8 @@ func TestNothingIsLost(t *testing.T) {
 				}
 			}
 			note := func(fault, id string) {
-				for _, seen := range arrived[fault] {
-					if seen == id {
-						return // the receiver has seen the failed digest before
-					}
+				if slices.Contains(arrived[fault], id) {
+					return // the receiver has seen the failed digest before
 				}
 				arrived[fault] = append(arrived[fault], id)
 			}

@@ -44,8 +44,8 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 			}
 			made := b.channel(d)
 			_, err := b.Update(ctx, admin, made.ID, Change{Endpoint: &c.to}, 0)
-			var f *fault.Error
-			if refused := errors.As(err, &f) && f.Code == "credential_required"; refused == c.kept || c.kept && err != nil {
+			f, ok := errors.AsType[*fault.Error](err)
+			if refused := ok && f.Code == "credential_required"; refused == c.kept || c.kept && err != nil {
 				t.Errorf("%s to %s: %v", c.from, c.to, err)
 			}
 			if _, err := b.Update(ctx, admin, made.ID, Change{Endpoint: &c.to, Credential: c.credential}, 0); err != nil {

@@ -50,14 +50,14 @@ func (s *Service) mail(ctx context.Context, c format.Channel, m format.Message) 
 // smtpResult turns the end of an SMTP session into an Attempt. answer is the server's reply to the
 // mail; err says why the server did not accept it.
 func smtpResult(answer string, err error, c format.Channel) Attempt {
-	var reply *textproto.Error
-	var certificate *tls.CertificateVerificationError
+	reply, replied := errors.AsType[*textproto.Error](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case err == nil:
 		return Attempt{ResponseCode: accepted, Response: format.Line(c.Redact(answer))}
-	case errors.As(err, &reply):
+	case replied:
 		return Attempt{ResponseCode: reply.Code, Response: format.Line(c.Redact(reply.Msg)), Error: "the mail server refused the message"}
-	case errors.As(err, &certificate):
+	case untrusted:
 		return Attempt{Error: "the certificate of the mail server is not valid"}
 	case errors.Is(err, errNoStartTLS), errors.Is(err, errNoAuth):
 		return Attempt{Error: err.Error()}

@@ -169,8 +169,7 @@ func TestATestLeavesNothingOpen(t *testing.T) {
 
 // code returns the code of a fault.
 func code(err error) string {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Code
 	}
 	return ""

@@ -33,7 +33,7 @@ const LayerType = types.OCILayer
 const (
 	// maxReply is the largest reply of a registry, in bytes.
 	maxReply = 1 << 20
-	// cancelTime is how long a check may take, including the canceling of its upload in the
+	// cancelTime is how long a check may take, including the cancelling of its upload in the
 	// background.
 	cancelTime = 15 * time.Second
 )
@@ -50,8 +50,8 @@ type Reference struct {
 	plain bool
 }
 
-// ErrPlace is the error for an address that names no repository of a registry.
-var ErrPlace = errors.New("must be oci://registry/repository:tag")
+// ErrNoRepository means that an address does not name a repository of a registry.
+var ErrNoRepository = errors.New("must be oci://registry/repository:tag")
 
 // Parse reads the address of a reference: oci://registry[:port]/repository[:tag]. The default tag is
 // "latest".
@@ -60,15 +60,15 @@ func Parse(address string) (Reference, error) {
 	if !plain {
 		var ok bool
 		if rest, ok = strings.CutPrefix(address, Scheme); !ok {
-			return Reference{}, ErrPlace
+			return Reference{}, ErrNoRepository
 		}
 	}
 	host, repository, _ := strings.Cut(rest, "/")
 	if host == "" || repository == "" || strings.ContainsAny(rest, "?#@%\\") {
-		return Reference{}, ErrPlace
+		return Reference{}, ErrNoRepository
 	}
 	if clean := path.Clean("/" + repository); clean != "/"+repository {
-		return Reference{}, ErrPlace
+		return Reference{}, ErrNoRepository
 	}
 	var options []name.Option
 	if plain { // otherwise the library speaks HTTP only to private addresses
@@ -78,7 +78,7 @@ func Parse(address string) (Reference, error) {
 	// The library would read a host without a dot or a colon as a part of the repository, unless it
 	// is localhost.
 	if err != nil || tag.RegistryStr() != host && host != "docker.io" {
-		return Reference{}, ErrPlace
+		return Reference{}, ErrNoRepository
 	}
 	return Reference{tag, plain}, nil
 }

@@ -57,14 +57,14 @@ func TestRefusedForms(t *testing.T) {
 	var checked, called []string
 	for _, raw := range refusedForms {
 		err := c.Check(ctx, "/url", raw)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Invalid || !errors.Is(err, errRefused) {
+		f, ok := errors.AsType[*fault.Error](err)
+		if !ok || f.Kind != fault.Invalid || !errors.Is(err, errRefused) {
 			t.Errorf("Check(%q): %v, want it refused", raw, err)
 			continue
 		}
 		checked = append(checked, f.Message)
 		_, err = c.Do(ctx, Request{URL: raw})
-		if !errors.As(err, &f) || f.Kind != fault.BadGateway {
+		if f, ok = errors.AsType[*fault.Error](err); !ok || f.Kind != fault.BadGateway {
 			t.Errorf("Do(%q): %v, want BadGateway", raw, err)
 			continue
 		}

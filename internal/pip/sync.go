@@ -278,8 +278,8 @@ func (s *Syncer) fetch(ctx context.Context, key job.LaneKey, c Connection, renew
 // end records how a sync ended. An interrupted sync, or one during which the connection was
 // changed, waits to be started again.
 func (s *Syncer) end(ctx context.Context, key job.LaneKey, c Connection, y Sync, out outcome) error {
-	var failure *source.Failure
-	interrupted := out.err != nil && !errors.As(out.err, &failure)
+	failure, failed := errors.AsType[*source.Failure](out.err)
+	interrupted := out.err != nil && !failed
 	limit := settleTime
 	if ctx.Err() != nil {
 		limit = 10 * time.Second

@@ -106,12 +106,11 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, d Trial) (TestResult
 		Success: true, Status: "connected", Message: "the source was read", Fields: []source.Field{}, SampleData: []value.Value{},
 		ResponseTime: float64(s.Now().Sub(began).Microseconds()) / 1000,
 	}
-	var failure *source.Failure
-	switch {
-	case errors.As(err, &failure):
+	if failure, ok := errors.AsType[*source.Failure](err); ok {
 		out.Success, out.Status, out.Message, out.ResponseCode = false, "failed", failure.Message, failure.Status
 		return out, nil
-	case err != nil:
+	}
+	if err != nil {
 		return TestResult{}, err
 	}
 	out.Fields, out.SampleData = res.Fields, res.Sample

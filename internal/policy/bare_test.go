@@ -12,7 +12,7 @@ import (
 // TestCheckLibrary: the fault for a library with members that only a control can have names all of
 // them, in the order of the members. A control may have them all.
 func TestCheckLibrary(t *testing.T) {
-	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []actions.Action{{}}}}
+	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: new(int64(1)), BouncerID: new(int64(2)), TestCases: passing, Actions: []actions.Action{{}}}}
 	some := full
 	some.BouncerID, some.Actions = nil, nil
 	for _, c := range []struct {
@@ -25,8 +25,7 @@ func TestCheckLibrary(t *testing.T) {
 		{Policy{Kind: KindControl, Content: full.Content}, nil},
 	} {
 		var got []string
-		var f *fault.Error
-		if err := c.policy.checkLibrary(); errors.As(err, &f) {
+		if f, ok := errors.AsType[*fault.Error](c.policy.checkLibrary()); ok {
 			for _, d := range f.Details {
 				got = append(got, d.Pointer)
 			}

@@ -186,16 +186,14 @@ func (h *fixture) revision(t *testing.T, env scope.Env) (n int64) {
 // wantFault fails unless err is a fault of a kind that names a member, if there is one to name.
 func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != kind {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Kind != kind {
 		t.Fatalf("got %v, want a fault of kind %d", err, kind)
 	}
 	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {
 		t.Fatalf("the fault names %+v, want %s", f.Details, pointer)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // must fails the test at once if err is an error.
 func must(t testing.TB, err error) {

@@ -28,8 +28,7 @@ func (h *fixture) library(t *testing.T, env scope.Env, source string) Policy {
 func wantCode(t *testing.T, err error, kind fault.Kind, code string, names ...string) {
 	t.Helper()
 	wantFault(t, err, kind, "")
-	var f *fault.Error
-	errors.As(err, &f)
+	f, _ := errors.AsType[*fault.Error](err)
 	text := f.Message
 	for _, d := range f.Details {
 		text += "\n" + d.Message
@@ -82,17 +81,17 @@ func TestLibraries(t *testing.T) {
 		// A change that would remove an import of a user, or break it, is refused and changes nothing.
 		_, err = h.Delete(ctx, sc(""), lib.ID, false, 0)
 		wantCode(t, err, fault.Conflict, "library_in_use", "direct", "far")
-		_, err = h.Update(ctx, sc(""), lib.ID, Change{Status: ptr(Inactive)}, 0)
+		_, err = h.Update(ctx, sc(""), lib.ID, Change{Status: new(Inactive)}, 0)
 		wantCode(t, err, fault.Conflict, "library_in_use", "direct")
-		_, err = h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(strings.Replace(textLib, "lib.text", "lib.words", 1))}, 0)
+		_, err = h.Update(ctx, sc(""), lib.ID, Change{RegoCode: new(strings.Replace(textLib, "lib.text", "lib.words", 1))}, 0)
 		wantCode(t, err, fault.Conflict, "library_in_use", "direct")
-		_, err = h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr("package lib.text\n\nsame(a) if a\n")}, 0)
+		_, err = h.Update(ctx, sc(""), lib.ID, Change{RegoCode: new("package lib.text\n\nsame(a) if a\n")}, 0)
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "(direct) in sandbox, line 5, column 10", "(far)")
 		if now, err := h.Get(ctx, sc(""), lib.ID); err != nil || now.Version != 1 || now.RegoCode != textLib {
 			t.Errorf("the library after refused changes = %+v, %v, want version 1", now, err)
 		}
 		before := h.revision(t, scope.Sandbox)
-		next, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(strings.ReplaceAll(textLib, "lower", "upper"))}, 0)
+		next, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: new(strings.ReplaceAll(textLib, "lower", "upper"))}, 0)
 		if err != nil || next.Version != 2 || len(next.Affected) != 3 || h.revision(t, scope.Sandbox) == before {
 			t.Errorf("Update of the library = %+v, %v, want version 2, 3 affected and a new revision", next, err)
 		}
@@ -108,7 +107,7 @@ func TestLibrariesInUse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		h, ctx := newFixture(t, c), context.Background()
 		for pointer, d := range map[string]Draft{
-			"/resource_id": {ResourceID: ptr(h.resource(t, scope.Sandbox, "r").ID)}, "/bouncer_id": {BouncerID: ptr(int64(71))},
+			"/resource_id": {ResourceID: new(h.resource(t, scope.Sandbox, "r").ID)}, "/bouncer_id": {BouncerID: new(int64(71))},
 			"/test_cases": {TestCases: passing}, "/actions": {Actions: []actions.Action{{Type: "notification", DestinationRef: "channel:1", Trigger: "on_deny"}}},
 		} {
 			d.Kind, d.Name, d.RegoCode = KindLibrary, "l", textLib
@@ -126,7 +125,7 @@ func TestLibrariesInUse(t *testing.T) {
 		_, err = h.Create(ctx, sc(""), Draft{Name: "c", RegoCode: usesText})
 		wantCode(t, err, fault.Invalid, "invalid_policy", "no active library lib.text")
 		h.library(t, scope.Sandbox, textLib)
-		_, err = h.Update(ctx, sc(""), draft.ID, Change{Status: ptr(Active)}, 0)
+		_, err = h.Update(ctx, sc(""), draft.ID, Change{Status: new(Active)}, 0)
 		wantCode(t, err, fault.Conflict, "library_exists", "lib.text")
 		if v, err := h.Validate(ctx, sc(""), usesText); err != nil || !v.Valid {
 			t.Errorf("Validate in sandbox = %+v, %v, want valid", v, err)
@@ -154,11 +153,11 @@ func TestPromoteWithLibraries(t *testing.T) {
 		if err != nil || u.Total != 2 || u.Users[1].ID != stays.ID {
 			t.Errorf("Users of the promoted library = %+v, %v, want 2 with %d", u, err, stays.ID)
 		}
-		if _, err := h.Update(ctx, sc(""), stays.ID, Change{RegoCode: ptr(usesText + "\ndeny if text.same(\"a\", input.user.id)\n")}, 0); err != nil {
+		if _, err := h.Update(ctx, sc(""), stays.ID, Change{RegoCode: new(usesText + "\ndeny if text.same(\"a\", input.user.id)\n")}, 0); err != nil {
 			t.Error(err)
 		}
 		sandbox := h.revision(t, scope.Sandbox)
-		if _, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: ptr(textLib + "\nmore := 1\n")}, 0); err != nil || h.revision(t, scope.Sandbox) == sandbox {
+		if _, err := h.Update(ctx, sc(""), lib.ID, Change{RegoCode: new(textLib + "\nmore := 1\n")}, 0); err != nil || h.revision(t, scope.Sandbox) == sandbox {
 			t.Errorf("Update of a library of production: %v, and sandbox has revision %d as before", err, sandbox)
 		}
 		// A sandbox library with the same package takes precedence, and its users must compile with it.

@@ -30,7 +30,7 @@ func TestLifeOfAControl(t *testing.T) {
 			t.Errorf("Get after Create: %v (-created +read)\n%s", err, diff)
 		}
 		before := h.revision(t, scope.Sandbox)
-		up, err := h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Active), Description: patch.Set("d")}, 1)
+		up, err := h.Update(ctx, sc(""), p.ID, Change{Status: new(Active), Description: patch.Set("d")}, 1)
 		if err != nil || up.Status != Active || up.Version != 2 || up.RegoCode != good || up.Description != "d" {
 			t.Fatalf("Update to active = %+v, %v", up, err)
 		}
@@ -40,11 +40,11 @@ func TestLifeOfAControl(t *testing.T) {
 		if h.eval.checks.Load() != 1 {
 			t.Errorf("%d compilations of one source, want 1", h.eval.checks.Load())
 		}
-		_, err = h.Update(ctx, sc(""), p.ID, Change{Name: ptr("x")}, 1)
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Name: new("x")}, 1)
 		wantFault(t, err, fault.Precondition, "")
-		_, err = h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Drafted)}, 0)
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Status: new(Drafted)}, 0)
 		wantFault(t, err, fault.Conflict, "")
-		_, err = h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(broken)}, 0)
+		_, err = h.Update(ctx, sc(""), p.ID, Change{RegoCode: new(broken)}, 0)
 		wantFault(t, err, fault.Invalid, "/rego_code")
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			cs, err := ControlsFor(ctx, tx, scope.Sandbox)
@@ -53,7 +53,7 @@ func TestLifeOfAControl(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Inactive)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{Status: new(Inactive)}, 0)))
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
 				t.Errorf("ControlsFor after the deactivation = %+v, %v, want none", cs, err)
@@ -100,9 +100,9 @@ func TestForeignIDs(t *testing.T) {
 			pointer string
 		}{
 			{Draft{ResourceID: &prod.ID}, "/resource_id"},
-			{Draft{ResourceID: ptr(int64(999))}, "/resource_id"},
-			{Draft{ResourceID: &here.ID, BouncerID: ptr(int64(72))}, "/bouncer_id"},
-			{Draft{BouncerID: ptr(int64(999))}, "/bouncer_id"},
+			{Draft{ResourceID: new(int64(999))}, "/resource_id"},
+			{Draft{ResourceID: &here.ID, BouncerID: new(int64(72))}, "/bouncer_id"},
+			{Draft{BouncerID: new(int64(999))}, "/bouncer_id"},
 			{Draft{Actions: channel("channel:2", "notification")}, "/actions/0/destination_ref"},
 			{Draft{Actions: channel("integration:1", "notification")}, "/actions/0/destination_ref"},
 			{Draft{Actions: channel("channel:1", "webhook")}, "/actions/0/destination_ref"},
@@ -111,10 +111,10 @@ func TestForeignIDs(t *testing.T) {
 			_, err := h.Create(ctx, sc(""), tc.d)
 			wantFault(t, err, fault.Invalid, tc.pointer)
 		}
-		p := h.create(t, Draft{ResourceID: &here.ID, BouncerID: ptr(int64(71)), Actions: channel("channel:1", "notification")})
+		p := h.create(t, Draft{ResourceID: &here.ID, BouncerID: new(int64(71)), Actions: channel("channel:1", "notification")})
 		_, err := h.Update(ctx, sc(""), p.ID, Change{ResourceID: patch.Set(prod.ID)}, 0)
 		wantFault(t, err, fault.Invalid, "/resource_id")
-		_, err = h.Update(ctx, sc(""), p.ID, Change{Environment: ptr(scope.Production)}, 0)
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Environment: new(scope.Production)}, 0)
 		wantFault(t, err, fault.Invalid, "/environment")
 		up, err := h.Update(ctx, sc(""), p.ID, Change{ResourceID: patch.Clear[int64]()}, 0)
 		if err != nil || up.ResourceID != nil || *up.BouncerID != 71 {
@@ -239,8 +239,7 @@ func TestLimit(t *testing.T) {
 				made++
 				continue
 			}
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
 				t.Errorf("Create over the limit: got %v, want limit_exceeded", err)
 			}
 		}

@@ -41,7 +41,7 @@ func TestPromote(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
-		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing})
+		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: new(int64(71)), TestCases: passing})
 		up, err := h.Promote(ctx, sc(""), p.ID, Promotion{DeploymentNotes: "go"}, 0)
 		must(t, err)
 		if up.Environment != scope.Production || up.ID != p.ID || up.PromotedAt == nil || *up.BouncerID != 72 || *up.ResourceID == r.ID || up.Version != 2 {
@@ -61,7 +61,7 @@ func TestPromote(t *testing.T) {
 		_, err = h.Promote(ctx, sc(scope.Sandbox), p.ID, Promotion{}, 0)
 		wantFault(t, err, fault.NotFound, "")
 
-		second := h.create(t, Draft{ResourceID: &r.ID, BouncerID: ptr(int64(73))})
+		second := h.create(t, Draft{ResourceID: &r.ID, BouncerID: new(int64(73))})
 		up, err = h.Promote(ctx, sc(""), second.ID, Promotion{}, 0)
 		if err != nil || *up.ResourceID != twin.ID || up.BouncerID != nil || up.Status != Drafted {
 			t.Errorf("Promote of a second control = %+v, %v, want the same resource and no bouncer", up, err)
@@ -70,7 +70,7 @@ func TestPromote(t *testing.T) {
 	})
 }
 
-// TestPromotionGates: failing cases, the licence, a stale version and a missing approver refuse a
+// TestPromotionGates: failing cases, the license, a stale version and a missing approver refuse a
 // promotion, and nothing changes.
 func TestPromotionGates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
@@ -178,7 +178,7 @@ func TestVersions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
-		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(better), Status: ptr(Active)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{RegoCode: new(better), Status: new(Active)}, 0)))
 		d, err := h.Diff(ctx, sc(""), p.ID, 0, 0)
 		if err != nil || d.From != 1 || d.To != 2 || len(d.Changes) != 1 || d.Changes[0].Member != "status" || !strings.Contains(d.Rego, "+allow if input.user.id in") {
 			t.Errorf("Diff = %+v, %v, want the status and the new rule", d, err)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"strconv"
 	"time"
@@ -67,9 +68,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 		}
 	}
 	changes := changesOf(old, next)
-	for k, v := range st.extra {
-		changes[k] = v
-	}
+	maps.Copy(changes, st.extra)
 	changes["version"] = next.Version
 	err = audit.Append(ctx, tx, sc, now, audit.Entry{
 		Type: auditTypes[st.verb], Object: "policy", ObjectID: id, ObjectName: next.Name, Env: next.Environment, Changes: changes,

@@ -111,7 +111,7 @@ func TestReplaceRefused(t *testing.T) {
 		measured = 0
 		h.Impact = func(context.Context, scope.Scope, Policy, []Policy) (*Impact, error) {
 			if measured++; measured == 1 {
-				if _, err := h.Update(ctx, sc(""), old.ID, Change{RegoCode: ptr(good + "\n# edited\n")}, 0); err != nil {
+				if _, err := h.Update(ctx, sc(""), old.ID, Change{RegoCode: new(good + "\n# edited\n")}, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -149,12 +149,12 @@ func TestReplaceLibrary(t *testing.T) {
 		_, err = promote(next.ID, false)
 		wantCode(t, err, fault.Conflict, "library_exists")
 		broken := h.create(t, Draft{Kind: KindLibrary, Name: "broken", RegoCode: "package lib.text\n\nother := 1\n"})
-		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Inactive)}, 0)))
-		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Active)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: new(Inactive)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Active)}, 0)))
 		_, err = promote(broken.ID, true)
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "user")
-		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Inactive)}, 0)))
-		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Active)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Inactive)}, 0)))
+		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: new(Active)}, 0)))
 		p, err := promote(next.ID, true)
 		if err != nil || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first.ID || measured != 2 {
 			t.Fatalf("Promote = %+v, %v after %d measurements, want it to replace %d after 2", p, err, measured, first.ID)

@@ -168,7 +168,7 @@ func TestKeepInSandbox(t *testing.T) {
 		ctx, h := context.Background(), newFixture(t, c)
 		r := h.resource(t, scope.Sandbox, "pay")
 		old := h.create(t, Draft{
-			Name: "owners", Description: "who owns", Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing,
+			Name: "owners", Description: "who owns", Status: Active, ResourceID: &r.ID, BouncerID: new(int64(71)), TestCases: passing,
 		})
 		p, err := h.Promote(ctx, sc(""), old.ID, Promotion{KeepInSandbox: true}, 0)
 		if err != nil || p.ID != old.ID || p.Environment != scope.Production || p.SandboxCopyID == 0 || p.SandboxCopyID == old.ID {

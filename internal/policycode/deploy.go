@@ -180,9 +180,12 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 // locateError converts a fault about one control to issues with the position in its file. It
 // returns all other errors unchanged.
 func locateError(files []controlfile.File, repo controlfile.Repository, err error) error {
-	var p *policy.PlacementError
-	var f *fault.Error
-	if !errors.As(err, &p) || !errors.As(p.Err, &f) || f.Kind != fault.Invalid && f.Kind != fault.Conflict {
+	p, ok := errors.AsType[*policy.PlacementError](err)
+	if !ok {
+		return err
+	}
+	f, ok := errors.AsType[*fault.Error](p.Err)
+	if !ok || f.Kind != fault.Invalid && f.Kind != fault.Conflict {
 		return err
 	}
 	c := repo.Controls[p.Index]

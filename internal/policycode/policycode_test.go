@@ -20,8 +20,8 @@ import (
 
 func details(t *testing.T, err error) *fault.Error {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
 		t.Fatalf("got %v, want a fault", err)
 	}
 	return f

@@ -128,8 +128,7 @@ func reasonOf(err error) string {
 	if errors.Is(err, tablecopy.ErrInUse) {
 		return tablecopy.ErrInUse.Error()
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Message
 	}
 	return err.Error()
@@ -242,7 +241,7 @@ func (s *Service) dropLeftovers(ctx context.Context, d *Deployment) {
 	if d.Leftovers == "" {
 		return
 	}
-	for _, store := range strings.Fields(d.Leftovers) {
+	for store := range strings.FieldsSeq(d.Leftovers) {
 		part, err := s.Stores.At(d.Tenant, store)
 		if err == nil {
 			err = tablecopy.Discard(ctx, part, d.Token)

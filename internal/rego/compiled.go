@@ -52,21 +52,16 @@ type Panic = eval.PanicError
 
 // Panic returns the panic of the evaluator that caused this denial; nil for all other decisions.
 func (d *Decision) Panic() *Panic {
-	if d.Err == nil {
-		return nil // before p is declared: errors.As would put it on the heap
-	}
-	var p *Panic
-	errors.As(d.Err, &p)
+	p, _ := errors.AsType[*Panic](d.Err)
 	return p
 }
 
 // evaluatorError converts an error of the evaluator to the terms of this package.
 func evaluatorError(err error) error {
-	var e *eval.Error
-	switch {
-	case errors.Is(err, eval.ErrLimit):
+	if errors.Is(err, eval.ErrLimit) {
 		return ErrLimit
-	case errors.As(err, &e):
+	}
+	if e, ok := errors.AsType[*eval.Error](err); ok {
 		if pkg, ok := strings.CutSuffix(e.File, ".rego"); ok && strings.HasPrefix(pkg, lang.LibraryRoot+".") {
 			return &atLine{message: fmt.Sprintf("library %s: %s", pkg, e.Message), line: e.Line}
 		}
@@ -78,8 +73,7 @@ func evaluatorError(err error) error {
 // failure converts an error like evaluatorError, and also passes a panic to Limits.Caught.
 func (r *run) failure(err error) error {
 	err = evaluatorError(err)
-	var p *Panic
-	if errors.As(err, &p) && r.lim.Caught != nil {
+	if p, ok := errors.AsType[*Panic](err); ok && r.lim.Caught != nil {
 		r.lim.Caught(p)
 	}
 	return err

@@ -163,8 +163,8 @@ func (c *Control) failedToCompile() Outcome {
 		is.Message = fmt.Sprintf("line %d, column %d: %s", is.Line, is.Column, is.Message)
 	}
 	out := c.failed(&atLine{message: "it does not compile: " + is.Message, line: is.Line})
-	var failed *EvalError
-	if caught := lang.Caught(is); len(caught) > 0 && errors.As(out.Err, &failed) {
+	failed, ok := errors.AsType[*EvalError](out.Err)
+	if caught := lang.Caught(is); ok && len(caught) > 0 {
 		failed.Cause = caught[0]
 	}
 	return out
@@ -239,9 +239,8 @@ func (c *Control) failed(err error) Outcome {
 		return Outcome{Effect: Deny, Reason: ReasonLimit, Err: ErrLimit}
 	}
 	msg := fmt.Sprintf("Control %q could not be evaluated: %s", c.meta.Name, lang.FirstLine(err.Error()))
-	var at *atLine
 	line := 0
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*atLine](err); ok {
 		line = at.line
 	}
 	return Outcome{Effect: Deny, Reason: msg, Err: &EvalError{Control: c.meta.ID, Message: msg, Line: line, Cause: err}}

@@ -173,8 +173,8 @@ func (f *corpusFile) compare(t *testing.T, in json.RawMessage) {
 // isEvalError tells an error that Rego itself raises from a value that the
 // control should not have answered: the first ends OPA's evaluation too.
 func isEvalError(err error) bool {
-	var e *rego.EvalError
-	return errors.As(err, &e) && e.Line > 0
+	e, ok := errors.AsType[*rego.EvalError](err)
+	return ok && e.Line > 0
 }
 
 func TestCorpus(t *testing.T) {

@@ -200,7 +200,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 		return at, err
 	}
 	if r.Path[0] != '/' {
-		key, err := target.NormalizePath("/" + r.Path)
+		key, err := target.NormalisePath("/" + r.Path)
 		if err != nil {
 			key = ""
 		}
@@ -209,7 +209,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 		at.matched, err = s.matcher.match(r, l, s.linked)
 		return at, err
 	}
-	key, err := target.NormalizePath(r.Path)
+	key, err := target.NormalisePath(r.Path)
 	if err != nil {
 		return at, err
 	}

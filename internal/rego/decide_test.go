@@ -341,7 +341,7 @@ func TestParseRequest(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	c := NewCache(1 << 20)
 	for i := range 20_000 {
-		key := []byte(fmt.Sprintf("%064d", i))
+		key := fmt.Appendf(nil, "%064d", i)
 		c.put(c.hash(key), key, verdict{reason: "r"}, time.Time{})
 		if v := c.get(c.hash(key), key, &Options{}); v == nil {
 			t.Fatal("what was just put is not there")

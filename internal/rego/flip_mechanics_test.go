@@ -2,6 +2,7 @@ package rego_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -106,9 +107,7 @@ func (w world) set(s spot, v any) bool {
 		return false
 	}
 	clear(root)
-	for k, x := range made.(map[string]any) {
-		root[k] = x
-	}
+	maps.Copy(root, made.(map[string]any))
 	return true
 }
 
@@ -138,9 +137,7 @@ func put(at any, path []string, v any) (any, bool) {
 		return out, ok
 	case map[string]any:
 		out := map[string]any{}
-		for k, x := range c {
-			out[k] = x
-		}
+		maps.Copy(out, c)
 		if len(path) == 1 && v == any(gone) {
 			delete(out, path[0])
 			return out, true

@@ -46,7 +46,7 @@ func FuzzFold(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		canon, err := target.NormalizePath(raw)
+		canon, err := target.NormalisePath(raw)
 		if err != nil {
 			return
 		}

@@ -56,8 +56,8 @@ func (d *Decision) HiddenInput(r *Request) redact.Secrets {
 
 // Decider returns the control that decided; nil if none did.
 func (d *Decision) Decider() *Control {
-	for i := len(d.Ran) - 1; i >= 0; i-- { // a DENY is the last
-		if c := d.Ran[i]; c.meta.ID == d.PolicyID {
+	for _, c := range slices.Backward(d.Ran) { // a DENY is the last
+		if c.meta.ID == d.PolicyID {
 			return c
 		}
 	}

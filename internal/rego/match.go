@@ -208,10 +208,7 @@ func (n *node) find(folded string, q *query) *slot {
 		}
 		return q.pick(n.rest)
 	}
-	seg, tail := folded, ""
-	if i := strings.IndexByte(folded, '/'); i >= 0 {
-		seg, tail = folded[:i], folded[i+1:]
-	}
+	seg, tail, _ := strings.Cut(folded, "/")
 	if next := n.lit[seg]; next != nil {
 		if s := next.find(tail, q); s != nil {
 			return s

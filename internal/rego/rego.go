@@ -5,7 +5,7 @@
 // It is pure: it has no store, no network and no clock of its own. The flow of a
 // decision is
 //
-//	request -> target.NormalizePath -> matcher -> plan (controls in scope)
+//	request -> target.NormalisePath -> matcher -> plan (controls in scope)
 //	        -> cache? -> each control: its compiled program -> combine
 //
 // Package value has the values, target the resources, masking the masks, native the evaluator,

@@ -94,8 +94,7 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 		return job.RetryAfter(time.Second, cause)
 	}
 	message := "something went wrong on our side"
-	var f *fault.Error
-	if errors.As(cause, &f) && f.Kind != fault.Internal {
+	if f, ok := errors.AsType[*fault.Error](cause); ok && f.Kind != fault.Internal {
 		message = f.Message
 		for _, d := range f.Details {
 			if d.Message != "" && d.Message != f.Message {

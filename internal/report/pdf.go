@@ -44,17 +44,17 @@ const (
 type colour [3]int
 
 var (
-	ink    = colour{28, 34, 40}
-	grey   = colour{96, 106, 116}
-	rule   = colour{214, 219, 224}
-	paper  = colour{245, 247, 248}
-	pine   = colour{0, 102, 108}
-	red    = colour{176, 38, 30}
-	green  = colour{22, 112, 68}
-	amber  = colour{146, 94, 0}
-	slate  = colour{84, 94, 106}
-	cream  = colour{253, 246, 230}
-	colors = map[string]colour{"ALLOW": green, "DENY": red, "MASK": amber, "NO_MATCH": slate}
+	ink     = colour{28, 34, 40}
+	grey    = colour{96, 106, 116}
+	rule    = colour{214, 219, 224}
+	paper   = colour{245, 247, 248}
+	pine    = colour{0, 102, 108}
+	red     = colour{176, 38, 30}
+	green   = colour{22, 112, 68}
+	amber   = colour{146, 94, 0}
+	slate   = colour{84, 94, 106}
+	cream   = colour{253, 246, 230}
+	colours = map[string]colour{"ALLOW": green, "DENY": red, "MASK": amber, "NO_MATCH": slate}
 )
 
 // meaning explains the decisions.
@@ -146,7 +146,7 @@ func (r *report) head() {
 // verdict writes the decision in large letters, with its reason and explanation.
 func (r *report) verdict() {
 	rec := r.kept.Record
-	c := colors[rec.Decision]
+	c := colours[rec.Decision]
 	const badge = 52.0
 	r.font(sans, "", 11)
 	reason := clipped(r.wrap(rec.Reason, contentMM-badge-12))

@@ -295,7 +295,7 @@ func (s Sighting) address() string {
 		scheme = s.Scheme
 	}
 	u := url.URL{Scheme: scheme, Host: s.Host, Path: "/"}
-	if path, err := target.NormalizePath(s.Path); err == nil && path != "/" {
+	if path, err := target.NormalisePath(s.Path); err == nil && path != "/" {
 		var kept []string
 		for seg := range strings.SplitSeq(path[1:], "/") {
 			if len(kept) == maxNotes || !plainWord(seg) {

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -306,12 +307,10 @@ func (r Resource) Snapshot() map[string]any {
 func (r Resource) members() map[string]any {
 	out := r.Enrichment.members()
 	delete(out, "owner_email")
-	for k, v := range map[string]any{
+	maps.Copy(out, map[string]any{
 		"id": r.ID, "name": r.Name, "type": r.Type, "environment": r.Environment, "path": r.Path, "path_matching": r.PathMatching, "methods": r.Methods,
 		"original_host": r.OriginalHost, "url": r.URL, "attributes": r.Attributes, "description": r.Description, "version": r.Version,
-	} {
-		out[k] = v
-	}
+	})
 	return out
 }
 

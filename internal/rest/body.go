@@ -99,8 +99,7 @@ func (r *Router) read(x *exchange, req *http.Request, input *bind.Input, in refl
 // the error of the type's decoder, which may quote the value.
 func wrongForm(err error) error {
 	d := fault.Detail{Message: "a value does not have the expected form"}
-	var wrong *bind.WrongError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*bind.WrongError](err); ok {
 		d.Pointer = schema.Pointer(wrong.Path)
 	}
 	return invalid([]fault.Detail{d})
@@ -176,8 +175,7 @@ func Parse(data []byte) (value.Value, error) {
 	if err == nil {
 		return doc, nil
 	}
-	var se *value.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*value.SyntaxError](err); ok {
 		return doc, BadRequest("invalid_json", "the body is not valid JSON: %s, at byte %d", se.Message, se.Offset)
 	}
 	return doc, BadRequest("invalid_json", "the body is not valid JSON")

@@ -316,8 +316,8 @@ func (r *Router) address(req *http.Request) string {
 // false if X-Forwarded-For does not contain it completely.
 func (r *Router) forwarded(req *http.Request, a netip.Addr) (from netip.Addr, known bool) {
 	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		text := strings.TrimSpace(hops[i])
+	for _, text := range slices.Backward(hops) {
+		text = strings.TrimSpace(text)
 		hop, err := netip.ParseAddr(text)
 		if err != nil { // some balancers add the port
 			var with netip.AddrPort

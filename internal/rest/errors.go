@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -92,8 +93,7 @@ func (op *Op) namesBadValue(offences []fault.Detail) bool {
 
 // AsFault turns any error into a fault. The fault of an unexpected error hides its cause.
 func AsFault(err error) *fault.Error {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -175,9 +175,7 @@ func hasPlainMembers(f *fault.Error) bool {
 func (a *answer) plain() map[string]any {
 	f := a.fault
 	body := map[string]any{}
-	for name, value := range f.Fields {
-		body[name] = value
-	}
+	maps.Copy(body, f.Fields)
 	body["error"], body["message"] = f.Code, f.Message
 	if f.RetryAfter > 0 && f.Kind == fault.RateLimited {
 		body["retry_after"] = seconds(f.RetryAfter)

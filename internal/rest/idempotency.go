@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -176,9 +177,7 @@ func (i *idempotency) await(ctx context.Context, d *db.DB, row entry, deadline t
 func (i *idempotency) execute(x *exchange, rt *route, req *http.Request, sc scope.Scope, d *db.DB, k entry) {
 	out := &recorder{header: http.Header{}}
 	client := x.ResponseWriter
-	for name, values := range client.Header() {
-		out.header[name] = values
-	}
+	maps.Copy(out.header, client.Header())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context()))
 	renewed := make(chan struct{})
 	go func() {
@@ -343,9 +342,7 @@ func (o *recorder) Write(p []byte) (int, error) {
 // send writes the answer to w.
 func (o *recorder) send(w http.ResponseWriter) {
 	h := w.Header()
-	for name, values := range o.header {
-		h[name] = values
-	}
+	maps.Copy(h, o.header)
 	o.status = cmp.Or(o.status, http.StatusOK)
 	h.Set("Content-Length", strconv.Itoa(o.body.Len()))
 	w.WriteHeader(o.status)

@@ -25,7 +25,7 @@ func (r *Router) Finish() error {
 	d := r.cfg.Document
 	r.docs = edition.New(edition.Source{
 		English: func() ([]byte, error) { return json.Marshal(api) },
-		Title:   d.Title, Languages: d.Languages, Catalogs: d.Catalogs, Families: d.Families,
+		Title:   d.Title, Languages: d.Languages, Catalogues: d.Catalogues, Families: d.Families,
 	})
 	return nil
 }

@@ -108,9 +108,9 @@ type Document struct {
 	Names []string
 	// Languages are the languages of the document, which is written in the first one.
 	Languages []string
-	// Catalogs hold the translations: <language>/<topic>.json maps each English
+	// Catalogues hold the translations: <language>/<topic>.json maps each English
 	// text to its translation.
-	Catalogs fs.FS
+	Catalogues fs.FS
 	// Families are parts of the API with a document of their own.
 	Families []contract.Family
 }

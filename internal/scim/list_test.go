@@ -49,8 +49,8 @@ func TestFiltersAreBounded(t *testing.T) {
 		check := func(when string, kind int, filter, want string) {
 			t.Helper()
 			got := "ok"
-			var f *fault.Error
-			if _, err := lists[kind](filter); errors.As(err, &f) {
+			_, err := lists[kind](filter)
+			if f, ok := errors.AsType[*fault.Error](err); ok {
 				got = f.Code
 			} else if err != nil {
 				t.Fatal(err)

@@ -184,7 +184,7 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 	case fault.Is(err, fault.NotFound): // the domain was removed, or needs no order any more
 	default:
 		o.Log.Warn("a certificate cannot be ordered", "domain", one.Domain, "tenant", one.Tenant, "error", err)
-		if errors.As(err, new(notOrdered)) {
+		if _, ok := errors.AsType[notOrdered](err); ok {
 			if err := o.Domains.ReturnOrder(ctx, one, begun); err != nil {
 				return err
 			}
@@ -200,8 +200,7 @@ func (o *Orderer) order(ctx context.Context, one domain.Order) error {
 // describe says why an order failed, for the tenant: in the words of the ACME server, or by the
 // message of a fault, without the fault's cause.
 func describe(err error) string {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return fault.Message(f)
 	}
 	return err.Error()
@@ -209,8 +208,7 @@ func describe(err error) string {
 
 // waitFor returns how long to wait at least after an error at a time; 0: the error does not say.
 func waitFor(err error, now time.Time) time.Duration {
-	var answer *acme.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*acme.Error](err); ok {
 		_, limited := acme.RateLimit(answer)
 		limited = limited || answer.StatusCode == tooManyRequests
 		after := outbound.Response{Header: answer.Header}.RetryAfter(now, longestPause)
@@ -221,8 +219,7 @@ func waitFor(err error, now time.Time) time.Duration {
 			return limitedPause
 		}
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.RetryAfter
 	}
 	return 0
@@ -241,8 +238,7 @@ func (e notOrdered) Unwrap() error { return e.cause }
 // markNotOrdered marks the error of a new order as notOrdered, unless the ACME server refused the
 // order itself: the server counts such orders, too.
 func markNotOrdered(err error) error {
-	var answer *acme.Error
-	if errors.As(err, &answer) && answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != tooManyRequests {
+	if answer, ok := errors.AsType[*acme.Error](err); ok && answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != tooManyRequests {
 		return err
 	}
 	return notOrdered{err}

@@ -176,8 +176,8 @@ func TestSecretStaysWithItsIssuer(t *testing.T) {
 		var ch Change
 		ch.Issuer.Sent, ch.Issuer.Value = true, issuer
 		after, err := s.applyChange(scope.Scope{Tenant: scope.DefaultTenant}, before, ch)
-		var f *fault.Error
-		if refused := errors.As(err, &f) && f.Code == "credential_required"; refused == kept || kept && (err != nil || len(after.Secret) == 0) {
+		f, ok := errors.AsType[*fault.Error](err)
+		if refused := ok && f.Code == "credential_required"; refused == kept || kept && (err != nil || len(after.Secret) == 0) {
 			t.Errorf("change of the issuer to %s: got %v, want the secret kept: %v", issuer, err, kept)
 		}
 	}

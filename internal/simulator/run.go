@@ -161,8 +161,8 @@ func (run *trialRun) fillRecord(sim worker.Simulation) error {
 
 // storeFailed stores a run that did not end, and returns its error.
 func (s *Service) storeFailed(ctx context.Context, run *trialRun, took time.Duration, cause error) error {
-	var f *fault.Error
-	if !errors.As(cause, &f) || f.Code != "evaluation_limit" && f.Code != "cancelled" {
+	f, ok := errors.AsType[*fault.Error](cause)
+	if !ok || f.Code != "evaluation_limit" && f.Code != "cancelled" {
 		return cause
 	}
 	reason := rego.ReasonLimit

@@ -110,8 +110,7 @@ func TestKillInHealing(t *testing.T) {
 				cmd := exec.Command(os.Args[0])
 				cmd.Env = append(os.Environ(), "SPOOL_TEST_HEAL="+at, "SPOOL_TEST_HEAL_DIR="+dir)
 				out, err := cmd.Output()
-				var exit *exec.ExitError
-				if !errors.As(err, &exit) || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(string(out), "error") {
+				if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(string(out), "error") {
 					t.Fatalf("the healing process: %v %s, want SIGKILL", err, out)
 				}
 				names := strings.Fields(string(out))

@@ -527,11 +527,10 @@ func syncDir(dir string) error {
 }
 
 func diskFault(err error) error {
-	var f *fault.Error
-	switch {
-	case errors.As(err, &f):
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
-	case isFull(err):
+	}
+	if isFull(err) {
 		return fault.New(fault.StorageFull, "storage_full", "the disk of the spool is full").Because(err)
 	}
 	return unavailable(err)

@@ -20,22 +20,21 @@ func TestChanges(t *testing.T) {
 	refused := func(code string, c Change) {
 		t.Helper()
 		_, err := b.Update(ctx, admin, c, 0)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Code != code {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Code != code {
 			t.Errorf("Update(%+v): got %v, want %s", c, err, code)
 		}
 	}
-	refused("validation_failed", Change{Enabled: ptr(true)})
-	refused("validation_failed", Change{URL: &b.server.URL, Enabled: ptr(true)})
+	refused("validation_failed", Change{Enabled: new(true)})
+	refused("validation_failed", Change{URL: &b.server.URL, Enabled: new(true)})
 	refused("validation_failed", Change{APIKey: patch.Set("x")})
 	for _, url := range []string{"http://10.0.0.1/", "https://169.254.169.254/", "ftp://127.0.0.1/", "https://[::ffff:10.0.0.1]/", "https://2130706433/", "https://u:p@127.0.0.1/", "https://127.0.0.1./", "license"} {
 		refused("target_refused", Change{URL: &url, APIKey: patch.Set("x")})
 	}
 	first := b.configure()
-	if again := b.update(Change{Enabled: ptr(true)}); again.ChangeNo != first.ChangeNo {
+	if again := b.update(Change{Enabled: new(true)}); again.ChangeNo != first.ChangeNo {
 		t.Errorf("version after an Update without a change = %d, want %d", again.ChangeNo, first.ChangeNo)
 	}
-	if _, err := b.Update(ctx, admin, Change{Frequency: ptr(daily)}, first.ChangeNo+5); !fault.Is(err, fault.Precondition) {
+	if _, err := b.Update(ctx, admin, Change{Frequency: new(daily)}, first.ChangeNo+5); !fault.Is(err, fault.Precondition) {
 		t.Errorf("Update of another version: got %v, want a failed precondition", err)
 	}
 	b.status()
@@ -44,11 +43,11 @@ func TestChanges(t *testing.T) {
 	if n := other.calls(); n != 0 {
 		t.Errorf("%d calls of the other server, want none", n)
 	}
-	b.update(Change{URL: ptr(other.URL + "/base"), APIKey: patch.Set("not its key")})
+	b.update(Change{URL: new(other.URL + "/base"), APIKey: patch.Set("not its key")})
 	if st := b.status(); st.Connected || st.CanPromote || st.Tier != "community" {
 		t.Errorf("status after a change of the server = %+v, want no license", st)
 	}
-	b.update(Change{URL: ptr(""), Enabled: ptr(false)})
+	b.update(Change{URL: new(""), Enabled: new(false)})
 	if c, err := b.Config(ctx, admin); err != nil || c.APIKeyConfigured || c.URL != "" || c.NextScheduledAt != nil {
 		t.Errorf("Config without a server = %+v, %v", c, err)
 	}
@@ -70,7 +69,7 @@ func TestGuardedTargets(t *testing.T) {
 	})
 	t.Cleanup(b.Target.Close)
 	_, port, _ := strings.Cut(strings.TrimPrefix(canary.URL, "http://"), ":")
-	b.update(Change{URL: ptr("http://license.example.com:" + port + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)})
+	b.update(Change{URL: new("http://license.example.com:" + port + "/base"), APIKey: patch.Set(apiKey), Enabled: new(true)})
 	inner = true
 	if got, err := b.TestConnection(context.Background(), admin); err != nil || got.Status != Failed || got.Message != unreachable {
 		t.Errorf("TestConnection to an internal address = %+v, %v, want failed", got, err)

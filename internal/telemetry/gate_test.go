@@ -65,7 +65,7 @@ func TestGates(t *testing.T) {
 		if st := b.status(); st.Tier != "community" || st.Connected || st.LicenseAdminURL != "" {
 			t.Errorf("status without a configuration = %+v", st)
 		}
-		b.update(Change{Frequency: ptr(weekly)})
+		b.update(Change{Frequency: new(weekly)})
 		step("no server", "yes yes", false)
 		b.configure()
 		step("an active license", "yes yes", false)
@@ -87,9 +87,9 @@ func TestGates(t *testing.T) {
 		step("a new connection", "yes yes", false)
 		b.server.Close()
 		step("a stopped server", "no yes", true, "connection")
-		b.update(Change{URL: ptr("http://127.0.0.1:1/"), APIKey: patch.Set("another")})
+		b.update(Change{URL: new("http://127.0.0.1:1/"), APIKey: patch.Set("another")})
 		step("a server that never answered", "no no", true, "connection")
-		b.update(Change{URL: ptr(""), Enabled: ptr(false)})
+		b.update(Change{URL: new(""), Enabled: new(false)})
 		step("no server again", "yes yes", false)
 	})
 }

@@ -67,7 +67,7 @@ func (s *Service) measure(ctx context.Context, t scope.TenantID, st state, p per
 	return r, err
 }
 
-// withCustomer returns the report with the customer id, or with the alias if st has anonymization.
+// withCustomer returns the report with the customer id, or with the alias if st has anonymisation.
 func (r Report) withCustomer(t scope.TenantID, st state) Report {
 	r.CustomerID = st.customer(t)
 	if st.Anonymization {

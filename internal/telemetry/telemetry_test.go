@@ -141,12 +141,10 @@ func newBench(t *testing.T, c *db.Cluster) *bench {
 	return b
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // configure connects the tenant to the license server, and enables reports.
 func (b *bench) configure(more ...func(*Change)) Config {
 	b.Helper()
-	c := Change{URL: ptr(b.server.URL + "/base"), APIKey: patch.Set(apiKey), Enabled: ptr(true)}
+	c := Change{URL: new(b.server.URL + "/base"), APIKey: patch.Set(apiKey), Enabled: new(true)}
 	for _, f := range more {
 		f(&c)
 	}
@@ -286,11 +284,10 @@ func TestFailedReports(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		ctx := context.Background()
-		b.configure(func(c *Change) { c.RetentionDays = ptr(int64(10)) })
+		b.configure(func(c *Change) { c.RetentionDays = new(int64(10)) })
 		b.server.set(503, "")
 		_, err := b.SendNow(ctx, admin)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Internal || f.Code != "transmission_failed" || !strings.Contains(f.Message, "the license server answered 503") {
 			t.Fatalf("SendNow to a failing server: got %v, want transmission_failed", err)
 		}
 		e := b.history()[0]
@@ -333,7 +330,7 @@ func TestFailedReports(t *testing.T) {
 			}
 			return nil
 		})
-		b.update(Change{Enabled: ptr(false)})
+		b.update(Change{Enabled: new(false)})
 		for _, f := range []func() error{
 			func() error { _, err := b.SendNow(ctx, admin); return err },
 			func() error { _, err := b.Retry(ctx, admin, b.history()[0].ID); return err },
@@ -402,7 +399,7 @@ func TestOneAttemptAtATime(t *testing.T) {
 }
 
 // TestPreviewIsWhatIsSent: the preview and the report have the same bytes, with and without
-// anonymization and encryption.
+// anonymisation and encryption.
 func TestPreviewIsWhatIsSent(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	must(t, err)
@@ -411,7 +408,7 @@ func TestPreviewIsWhatIsSent(t *testing.T) {
 		for _, secretly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("anonymous=%v,encrypted=%v", anonymous, secretly), func(t *testing.T) {
 				b := newBench(t, dbtest.Open(t, dbtest.SQLite))
-				b.configure(func(c *Change) { c.Encryption, c.Anonymization = ptr(secretly), ptr(anonymous) })
+				b.configure(func(c *Change) { c.Encryption, c.Anonymization = new(secretly), new(anonymous) })
 				if secretly { // a server that publishes no key gets no report
 					if _, err := b.SendNow(context.Background(), admin); err == nil || !strings.Contains(err.Error(), "no encryption key") {
 						t.Fatalf("SendNow without a published key: got %v, want an error", err)
@@ -512,9 +509,9 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	want("not_configured", "not_configured")
-	b.configure(func(c *Change) { c.Enabled = ptr(false) })
+	b.configure(func(c *Change) { c.Enabled = new(false) })
 	want("disabled", "connected")
-	b.update(Change{Enabled: ptr(true)})
+	b.update(Change{Enabled: new(true)})
 	want("warning", "connected")
 	must(t, errOf(b.SendNow(context.Background(), admin)))
 	want("healthy", "connected")

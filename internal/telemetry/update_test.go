@@ -50,7 +50,7 @@ func TestLicenseUpdates(t *testing.T) {
 				t.Errorf("update %s: got %v, want a bad request or invalid", body, err)
 			}
 		}
-		b.update(Change{URL: ptr(b.server.URL + "/base")})
+		b.update(Change{URL: new(b.server.URL + "/base")})
 		if _, err := send(push("", good)); !fault.Is(err, fault.NotFound) {
 			t.Errorf("update without a key: got %v, want not found", err)
 		}

@@ -134,7 +134,7 @@ func (l *wordList) add(line string) error {
 	if !ok || words == "" {
 		return fmt.Errorf("%q is not a letter followed by words", line)
 	}
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		if word == `""` {
 			word = ""
 		}

@@ -144,8 +144,7 @@ func TestForeign(t *testing.T) {
 			"get": errOf(s.Get(ctx, own, id)), "update": errOf(s.Update(ctx, own, id, Change{Name: patch.Set("x")})),
 			"delete": errOf(s.Delete(ctx, own, id, false)), "alerts": errOf(s.Alerts(ctx, own, id)),
 		} {
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Code != "tenant_access_denied" || f.Kind != fault.Forbidden || f.Fields["tenant_id"] != string(id) {
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "tenant_access_denied" || f.Kind != fault.Forbidden || f.Fields["tenant_id"] != string(id) {
 				t.Errorf("%s of %q: got %v, want tenant_access_denied", what, id, err)
 			}
 		}
@@ -205,11 +204,12 @@ func TestLimitHoldsInParallel(t *testing.T) {
 		}
 		ok, full := 0, 0
 		for range 50 {
-			var f *fault.Error
-			switch err := <-errs; {
+			err := <-errs
+			f, refused := errors.AsType[*fault.Error](err)
+			switch {
 			case err == nil:
 				ok++
-			case errors.As(err, &f) && f.Code == "limit_exceeded" && f.Kind == fault.Forbidden && fmt.Sprint(f.Fields["limit"], f.Fields["used"]) == "10 10":
+			case refused && f.Code == "limit_exceeded" && f.Kind == fault.Forbidden && fmt.Sprint(f.Fields["limit"], f.Fields["used"]) == "10 10":
 				full++
 			default:
 				t.Errorf("create: got %v, want limit_exceeded", err)

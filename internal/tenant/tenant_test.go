@@ -139,9 +139,8 @@ func TestEveryOffenceOfATenant(t *testing.T) {
 		"create": {made, "[/name /domain /custom_domain /settings/max_users /settings/four_eyes]"},
 		"update": {changed, "[/name /settings/four_eyes /settings/max_users /plan_type /status]"},
 	} {
-		var f *fault.Error
 		var at []string
-		if errors.As(c.err, &f) {
+		if f, ok := errors.AsType[*fault.Error](c.err); ok {
 			for _, d := range f.Details {
 				at = append(at, d.Pointer)
 			}

@@ -313,8 +313,7 @@ func readCSV(text []byte, wrong *offences) []entry {
 		if err == io.EOF || importFull(list, *wrong) {
 			return list
 		}
-		var bad *csv.ParseError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 			wrong.add(bad.Line, "", bad.Err.Error())
 			if !errors.Is(err, csv.ErrFieldCount) {
 				return list // the following cells cannot be separated reliably

@@ -55,7 +55,7 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	return h, err
 }
 
-// prepare normalizes a password, so that composed and decomposed characters are equal (RFC 8265
+// prepare normalises a password, so that composed and decomposed characters are equal (RFC 8265
 // section 4.2, OpaqueString).
 func prepare(password string) []byte { return []byte(norm.NFC.String(password)) }
 
@@ -108,7 +108,7 @@ func parseHash(s string) (c Cost, salt, sum []byte, ok bool) {
 		return c, nil, nil, false
 	}
 	var m, t, p uint64
-	for _, kv := range strings.Split(parts[3], ",") {
+	for kv := range strings.SplitSeq(parts[3], ",") {
 		name, value, _ := strings.Cut(kv, "=")
 		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil {

@@ -232,9 +232,8 @@ func TestEveryOffenceOfAPerson(t *testing.T) {
 	_, made := s.Create(ctx, admin, Draft{Username: " ", Email: "nobody", Password: "short", Roles: []string{"viewer", long, long + "y"}})
 	_, changed := s.Update(ctx, admin, u.ID, Change{Username: patch.Set(" "), Email: patch.Set("nobody"), Password: patch.Set("short"), Roles: patch.Set([]string{"viewer", long, long + "y"})})
 	for what, err := range map[string]error{"create": made, "update": changed} {
-		var f *fault.Error
 		var at []string
-		if errors.As(err, &f) {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
 			for _, d := range f.Details {
 				at = append(at, d.Pointer)
 			}

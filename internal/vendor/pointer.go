@@ -22,8 +22,8 @@ func below(pointer string, offences []fault.Detail) []fault.Detail {
 
 // at returns a fault with pointer before the pointers of its details. Other errors do not change.
 func at(pointer string, err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) || len(f.Details) == 0 {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || len(f.Details) == 0 {
 		return err
 	}
 	moved := *f

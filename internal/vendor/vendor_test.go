@@ -220,8 +220,8 @@ func TestRefusedLeavesNothing(t *testing.T) {
 			req := request()
 			tc.change(&req)
 			_, err := y.Provision(ctx, sc, "", req)
-			var f *fault.Error
-			if !errors.As(err, &f) {
+			f, ok := errors.AsType[*fault.Error](err)
+			if !ok {
 				t.Errorf("%s: got %v, want a fault", what, err)
 				continue
 			}
@@ -246,11 +246,11 @@ func TestLimitOfTenants(t *testing.T) {
 		for range 6 {
 			group.Go(func() {
 				_, err := y.Provision(ctx, sc, "", Request{Name: "Many", Administrator: Administrator{Email: "root@many.example"}})
-				var f *fault.Error
+				f, ok := errors.AsType[*fault.Error](err)
 				switch {
 				case err == nil:
 					passed.Add(1)
-				case errors.As(err, &f) && f.Kind == fault.Forbidden && f.Code == "limit_exceeded":
+				case ok && f.Kind == fault.Forbidden && f.Code == "limit_exceeded":
 					refused.Add(1)
 				default:
 					t.Errorf("Provision: got %v, want limit_exceeded", err)
@@ -301,8 +301,7 @@ func TestVendorsAreApart(t *testing.T) {
 			want := fault.Newf(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 			check := func(what string, err error) {
 				t.Helper()
-				var f *fault.Error
-				if !errors.As(err, &f) || text(t, f) != text(t, want) {
+				if f, ok := errors.AsType[*fault.Error](err); !ok || text(t, f) != text(t, want) {
 					t.Errorf("%s of %s: got %v, want %v", what, id, err, want)
 				}
 			}
@@ -444,8 +443,7 @@ func TestTakenOver(t *testing.T) {
 				}
 			}
 			_, err := y.Provision(ctx, sc, "order", request())
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != fault.Conflict || f.Code != "request_in_progress" {
+			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Conflict || f.Code != "request_in_progress" {
 				t.Errorf("Provision that was repeated elsewhere after %s: got %v, want request_in_progress", step, err)
 			}
 			y.wantWorking(second)

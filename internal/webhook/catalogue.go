@@ -157,8 +157,7 @@ func Catalogue() []EventType {
 // schemaOf returns the JSON Schema of one of the types above.
 func schemaOf(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" {
 			continue

@@ -78,7 +78,7 @@ func SignatureMatches(id, timestamp string, body []byte, header, secret string) 
 	mac.Write([]byte(id + "." + timestamp + "."))
 	mac.Write(body)
 	want, matches := []byte("v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))), false
-	for _, one := range strings.Fields(header) {
+	for one := range strings.FieldsSeq(header) {
 		matches = hmac.Equal(want, []byte(one)) || matches
 	}
 	return matches

@@ -142,7 +142,7 @@ func TestNonce(t *testing.T) {
 }
 
 // TestEncodings: clients that accept gzip get it, all others get the plain text. Each encoding has
-// its own ETag, which If-None-Match recognizes.
+// its own ETag, which If-None-Match recognises.
 func TestEncodings(t *testing.T) {
 	c := small(t)
 	for accept, want := range map[string]bool{

@@ -124,8 +124,7 @@ func (p *process) cpuTime() time.Duration {
 // exitCause returns why a child ended: it exceeded a limit, or failed.
 func (p *process) exitCause(cause error) error {
 	p.kill()
-	var exit *exec.ExitError
-	if errors.As(p.err, &exit) && (exit.ExitCode() == exitMemory || p.log.contains("out of memory") || p.log.contains("cannot allocate memory") || p.log.contains("failed to allocate")) {
+	if exit, ok := errors.AsType[*exec.ExitError](p.err); ok && (exit.ExitCode() == exitMemory || p.log.contains("out of memory") || p.log.contains("cannot allocate memory") || p.log.contains("failed to allocate")) {
 		return limitFault("the evaluation exceeded its memory limit")
 	}
 	if p.log.contains("stack exceeds") || p.log.contains("stack overflow") {

@@ -119,9 +119,9 @@ func (p *Pool) simulateOnce(ctx context.Context, tenant scope.TenantID, req requ
 	defer leave()
 	// The child normally stops at the deadline itself. Otherwise it is killed after killGrace.
 	rep, err := p.callOnce(bounded, limit+killGrace, req)
-	var f *fault.Error
+	f, ok := errors.AsType[*fault.Error](err)
 	switch {
-	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
+	case ok && f.Code == "cancelled" && ctx.Err() == nil,
 		errors.Is(err, errDeadline):
 		return simulationResult{}, limitFault(timeoutText(limit))
 	case err != nil:

@@ -61,8 +61,8 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("for bob: %+v, %v, want NO_MATCH with the nearest rule", s, err)
 	}
 	r.Source = "package owners\n\nallow if nonsense(1)\n"
-	var f *fault.Error
-	if _, err := p.Simulate(t.Context(), "default", r); !errors.As(err, &f) || f.Code != "invalid_policy" || f.Details[0].Line != 3 {
+	_, err := p.Simulate(t.Context(), "default", r)
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "invalid_policy" || f.Details[0].Line != 3 {
 		t.Errorf("a control that does not compile: %v, want invalid_policy in line 3", err)
 	}
 }

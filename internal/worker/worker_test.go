@@ -63,8 +63,7 @@ func poolWith(t testing.TB, child string, change func(*Config)) *Pool {
 // wantLimit reports an error that does not name a limit.
 func wantLimit(t *testing.T, what string, err error) {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != "evaluation_limit" {
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "evaluation_limit" {
 		t.Errorf("%s: %v, want evaluation_limit", what, err)
 	}
 }
@@ -221,8 +220,7 @@ func wantWithin(t *testing.T, what string, began time.Duration, p *Pool, limit t
 	if took := childrenTime(t, p) - began; took > limit+250*time.Millisecond {
 		t.Errorf("%s took %s of processor time, want at most %s and 250 ms", what, took, limit)
 	}
-	var f *fault.Error
-	if err != nil && (!errors.As(err, &f) || f.Kind == fault.Internal) {
+	if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Kind == fault.Internal) {
 		t.Errorf("%s: %v, want no internal error", what, err)
 	}
 }

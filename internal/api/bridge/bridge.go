@@ -217,8 +217,7 @@ type limitedBody struct {
 // Read implements io.Reader.
 func (l limitedBody) Read(p []byte) (int, error) {
 	n, err := l.in.Read(p)
-	var big *http.MaxBytesError
-	if errors.As(err, &big) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err = rest.TooLarge(l.most)
 	}
 	return n, err

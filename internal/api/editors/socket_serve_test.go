@@ -186,8 +186,8 @@ func (b *bare) code() int {
 }
 
 func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout()
 }
 
 // wantClosed fails unless the server closes the connection.

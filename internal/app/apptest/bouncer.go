@@ -1,6 +1,7 @@
 package apptest
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 
@@ -52,9 +53,7 @@ func (b *BouncerProcess) launch(t testing.TB, server, upstream, wait string, env
 func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string) *BouncerProcess {
 	t.Helper()
 	full := Body{"hostname": "127.0.0.1", "port": 8081, "target_app": upstream}
-	for k, v := range record {
-		full[k] = v
-	}
+	maps.Copy(full, record)
 	var made struct {
 		ID    int64  `json:"id"`
 		Token string `json:"token"`

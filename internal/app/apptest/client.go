@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -111,9 +112,7 @@ func (c *Client) Try(method, path string, body any) (*Response, error) {
 	if c.APIKey != "" {
 		req.Header.Set("X-API-Key", c.APIKey)
 	}
-	for name, values := range c.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.Header)
 	if host := c.Header.Get("Host"); host != "" {
 		req.Host = host
 	}

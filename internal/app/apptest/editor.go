@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -70,9 +71,7 @@ func AccountID(t *testing.T, c *Client) string {
 func DialEditor(t *testing.T, s *Server, c *Client, user string, header http.Header) (*EditorSocket, int) {
 	t.Helper()
 	h := http.Header{}
-	for name, v := range header {
-		h[name] = v
-	}
+	maps.Copy(h, header)
 	if c.Bearer != "" {
 		h.Set("Authorization", "Bearer "+c.Bearer)
 	}

@@ -2,6 +2,7 @@ package connections_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,9 +25,7 @@ func TestActions(t *testing.T) {
 		}
 		action := func(more body) body {
 			act := body{"type": "notification", "destination_ref": fmt.Sprintf("channel:%d", channel), "trigger": "on_deny"}
-			for name, v := range more {
-				act[name] = v
-			}
+			maps.Copy(act, more)
 			return act
 		}
 		draft := func(actions ...body) body {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -94,9 +95,7 @@ func TestIntegrations(t *testing.T) {
 		for _, wrong := range []body{{"destination_ref": fmt.Sprintf("integration:%d", made.ID())}, {"type": "siem_forwarder"}, {"destination_ref": "integration:4711"}} {
 			act := body{}
 			for _, part := range []body{action, wrong} {
-				for name, v := range part {
-					act[name] = v
-				}
+				maps.Copy(act, part)
 			}
 			if res := a.Do(t, "POST", "/policies", control(act)).Want(422); !strings.Contains(string(res.Body), `"/actions/0/destination_ref"`) {
 				t.Errorf("POST /policies with the action %v = %s, want the pointer /actions/0/destination_ref", wrong, res.Body)
@@ -125,7 +124,7 @@ func TestIntegrations(t *testing.T) {
 			decision, created := false, false
 			for _, c := range siem.calls {
 				if c.Header.Get("Authorization") != "Splunk "+token {
-					return fmt.Errorf("the SIEM's request is authorized by %q", c.Header.Get("Authorization"))
+					return fmt.Errorf("the SIEM's request is authorised by %q", c.Header.Get("Authorization"))
 				}
 				for line := range bytes.Lines([]byte(c.Raw)) {
 					var l struct {

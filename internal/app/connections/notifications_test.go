@@ -2,6 +2,7 @@ package connections_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -356,9 +357,7 @@ func TestAlertRules(t *testing.T) {
 		a := s.Admin
 		draft := func(more body) body {
 			d := body{"name": "many denials", "trigger": body{"metric": "denial_rate", "operator": ">", "threshold": 20}}
-			for name, value := range more {
-				d[name] = value
-			}
+			maps.Copy(d, more)
 			return d
 		}
 		made := a.Do(t, "POST", "/notifications/alert-rules", draft(body{"severity": "error"})).Want(201)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -62,9 +63,7 @@ func update(t *testing.T, s *apptest.Server, key string, members body) *apptest.
 		t.Fatal(err)
 	}
 	signed := body{"webhook_signature": outbound.Signature([]byte(key), canonical)}
-	for name, value := range members {
-		signed[name] = value
-	}
+	maps.Copy(signed, members)
 	return s.Anonymous().Do(t, "POST", "/telemetry/webhook/license-update", signed)
 }
 

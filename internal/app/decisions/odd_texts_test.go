@@ -43,7 +43,7 @@ func TestOddTextsAreLogged(t *testing.T) {
 		answered := map[string]string{}
 		for _, form := range forms {
 			for _, odd := range append(append([]string{}, oddTexts...), oddNumbers...) {
-				request := []byte(fmt.Sprintf(form, odd))
+				request := fmt.Appendf(nil, form, odd)
 				res := a.Do(t, "POST", "/decisions/evaluate", request)
 				switch {
 				case res.Status == 200:

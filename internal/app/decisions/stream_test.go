@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,9 +43,7 @@ func openStream(t *testing.T, c *apptest.Client, query, last string) (l *listene
 			req.Header.Set(name, value)
 		}
 	}
-	for name, values := range c.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.Header)
 	res, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -301,8 +301,7 @@ func (s *story) checkEnforced() {
 	}
 	ran := s.ran.Load()
 	dropped, err := s.dropTable()
-	var rpc *jsonrpc.Error
-	if !errors.As(err, &rpc) || rpc.Code != -32001 || !strings.Contains(rpc.Message, "destroys") || s.ran.Load() != ran {
+	if rpc, ok := errors.AsType[*jsonrpc.Error](err); !ok || rpc.Code != -32001 || !strings.Contains(rpc.Message, "destroys") || s.ran.Load() != ran {
 		s.Errorf("the tool call = %v and %d runs more, want a refusal and none", err, s.ran.Load()-ran)
 	}
 	last, spent := s.spendBudget("gil")

@@ -3,6 +3,7 @@ package editors_test
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -45,9 +46,7 @@ func TestDataSourceInRepository(t *testing.T) {
 			apptest.Activate(t, a, "by grade", "sandbox", "package by_grade\n\nallow if data.pip.people[input.user.id].grade >= 7\n", nil)
 			draft := func(name, path string, more apptest.Body) apptest.Body {
 				c := apptest.Body{"url": g.url, "git": apptest.Body{"path": path}}
-				for member, v := range more {
-					c[member] = v
-				}
+				maps.Copy(c, more)
 				return apptest.Body{
 					"name": name, "provider": "git", "sync_frequency": "manual", "configuration": c,
 					"credentials": apptest.Body{"username": "reader", "password": "secret-of-the-reader"},

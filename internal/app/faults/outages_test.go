@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,9 +27,7 @@ func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.BouncerP
 	apptest.Enforce(t, s.Admin, "sandbox")
 	policy = apptest.Activate(t, s.Admin, "not closed", "sandbox", notBelow("/closed"), nil)
 	full := body{"name": "guard", "environment": "sandbox"}
-	for k, v := range members {
-		full[k] = v
-	}
+	maps.Copy(full, members)
 	b = s.Bouncer(t, s.Admin, full, app.Addr)
 	apptest.WaitForStatus(t, &apptest.Client{Base: b.URL}, "/closed", 403, 5*time.Second)
 	return b, app, policy

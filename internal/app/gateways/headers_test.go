@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
-// spellings returns the spellings of a header's name that a receiver may normalize to it.
+// spellings returns the spellings of a header's name that a receiver may normalise to it.
 func spellings(name string) []string {
 	return []string{
 		name, strings.ToLower(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(strings.ToLower(name), "-", "_"),

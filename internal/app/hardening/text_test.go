@@ -127,9 +127,7 @@ func massAssignment(t *testing.T, r *fixture) {
 	} {
 		all := body{}
 		for _, m := range []body{set, c.ignored, c.create} {
-			for k, v := range m {
-				all[k] = v
-			}
+			maps.Copy(all, m)
 		}
 		if c.kind == "resources" || c.kind == "bouncers" || c.kind == "users" {
 			delete(all, "created_by")

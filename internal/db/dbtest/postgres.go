@@ -244,8 +244,8 @@ func listens(address string) bool {
 	}
 	c, err := net.DialTimeout("tcp", u.Host, 30*time.Second)
 	if err != nil {
-		var late net.Error
-		return errors.As(err, &late) && late.Timeout()
+		late, ok := errors.AsType[net.Error](err)
+		return ok && late.Timeout()
 	}
 	_ = c.Close()
 	return true
@@ -261,8 +261,7 @@ func answers(address string, within time.Duration) error {
 		if err == nil {
 			return c.Close(ctx)
 		}
-		var refused *net.OpError
-		if ctx.Err() != nil || (errors.As(err, &refused) && within <= time.Second) {
+		if _, ok := errors.AsType[*net.OpError](err); ctx.Err() != nil || (ok && within <= time.Second) {
 			return err
 		}
 	}

@@ -47,13 +47,13 @@ func (t table) all(ctx context.Context, tx *db.Tx) iter.Seq2[[]any, error] {
 	return t.query(ctx, tx, `SELECT `+t.names()+` FROM `+quote(t.name))
 }
 
-// query yields rows of all columns, normalized.
+// query yields rows of all columns, normalised.
 func (t table) query(ctx context.Context, tx *db.Tx, text string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for row, err := range db.Values(ctx, tx, text, args...) {
 			for i := range row {
 				if err == nil {
-					row[i], err = normalize(row[i], t.columns[i])
+					row[i], err = normalise(row[i], t.columns[i])
 				}
 			}
 			if !yield(row, err) || err != nil {
@@ -63,9 +63,9 @@ func (t table) query(ctx context.Context, tx *db.Tx, text string, args ...any) i
 	}
 }
 
-// normalize converts a value to a form that is the same for both kinds of store: nil, int64, bool,
+// normalise converts a value to a form that is the same for both kinds of store: nil, int64, bool,
 // string, float64 or []byte.
-func normalize(v any, c column) (any, error) {
+func normalise(v any, c column) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (t table) parseKey(s string) ([]any, error) {
 			v = whole
 		}
 		var err error
-		if key[i], err = normalize(v, t.columns[t.key[i]]); err != nil {
+		if key[i], err = normalise(v, t.columns[t.key[i]]); err != nil {
 			return nil, err
 		}
 	}

@@ -118,7 +118,10 @@ func (e brokenBody) Error() string { return "the client's body is incomplete: " 
 func (e brokenBody) Unwrap() error { return e.cause }
 
 // IsBroken reports whether an exchange failed because the client's body is incomplete.
-func IsBroken(err error) bool { return errors.As(err, new(brokenBody)) }
+func IsBroken(err error) bool {
+	_, broken := errors.AsType[brokenBody](err)
+	return broken
+}
 
 // ErrSlow means that a client sends its body too slowly.
 var ErrSlow = errors.New("the client sends its body too slowly")
@@ -132,6 +135,6 @@ func SetDeadline(w http.ResponseWriter, r *http.Request, arrived time.Time) {
 
 // IsTimeout reports whether an exchange ran out of time.
 func IsTimeout(err error) bool {
-	var late net.Error
-	return errors.As(err, &late) && late.Timeout() || errors.Is(err, context.DeadlineExceeded)
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -96,8 +96,7 @@ func (f *Syncer) activate(data []byte, id string, stored bool, obtain func(id st
 // refusedBundle keeps the location in the control that a bundle was refused for.
 func refusedBundle(err error) error {
 	e := &SyncError{Code: "bundle_error", Message: err.Error()}
-	var cause *bundle.RefusedError
-	if errors.As(err, &cause) {
+	if cause, ok := errors.AsType[*bundle.RefusedError](err); ok {
 		e.Code, e.Issues = "rego_compile_error", cause.Issues
 		e.File = "gatehouse/controls/c" + strconv.FormatInt(cause.Control, 10) + ".rego"
 	}

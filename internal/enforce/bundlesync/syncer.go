@@ -249,17 +249,17 @@ func (f *Syncer) RefusedTag() string {
 func (f *Syncer) noteOutcome(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var statusErr *controlplane.StatusError
-	var refused *SyncError
+	refused, isRefused := errors.AsType[*SyncError](err)
+	statusErr, isStatus := errors.AsType[*controlplane.StatusError](err)
 	switch {
 	case err == nil:
 		f.progress.Denied = false
 		if f.progress.Refused == "" {
 			f.progress.Err = nil
 		}
-	case errors.As(err, &refused):
+	case isRefused:
 		f.progress.Err = refused
-	case errors.As(err, &statusErr):
+	case isStatus:
 		f.progress.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
 		f.progress.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
 	default:

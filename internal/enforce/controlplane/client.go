@@ -73,8 +73,7 @@ func (e *StatusError) Error() string {
 
 // RetryAfter returns how long the control plane asked to wait; 0: it did not say.
 func RetryAfter(err error) time.Duration {
-	var no *StatusError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*StatusError](err); ok {
 		return no.after
 	}
 	return 0

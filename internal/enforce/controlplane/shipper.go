@@ -134,8 +134,7 @@ func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		var no *StatusError
-		if errors.As(err, &no) && no.Code == http.StatusRequestEntityTooLarge {
+		if no, ok := errors.AsType[*StatusError](err); ok && no.Code == http.StatusRequestEntityTooLarge {
 			if n > 1 {
 				limit = max(limit/2, 1)
 				continue

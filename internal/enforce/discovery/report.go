@@ -31,13 +31,12 @@ func (rep *Reporter) Run(ctx context.Context) {
 		list := rep.drainQueue()
 		for wait := controlplane.RetryMin; len(list) > 0; wait = min(2*wait, controlplane.RetryMax) {
 			refused, err := rep.report(ctx, list)
-			var statusErr *controlplane.StatusError
 			if err == nil {
 				rep.count.HostsReported.Add(uint64(len(list)))
 				rep.refuse(list, refused, rep.now().Add(refusedFor))
 				break
 			}
-			if errors.As(err, &statusErr) && statusErr.Final() {
+			if statusErr, ok := errors.AsType[*controlplane.StatusError](err); ok && statusErr.Final() {
 				rep.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
 				rep.postpone(hostsOf(list), rep.now().Add(refusedFor))
 				break

@@ -173,12 +173,7 @@ func (n Names) forwards(name string, named []string) bool {
 	if odd && (framingFields[folded] || strings.HasPrefix(folded, "Mcp-")) {
 		return false
 	}
-	for _, c := range named {
-		if c == folded {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(named, folded)
 }
 
 // ConnectionNames returns the canonical names of the fields that Connection asks to drop. ok is

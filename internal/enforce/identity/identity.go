@@ -82,8 +82,7 @@ func (p Proxies) ClientOf(peer netip.Addr, h http.Header) netip.Addr {
 	}
 	lines := h["X-Forwarded-For"]
 	at := peer
-	for i := len(lines) - 1; i >= 0; i-- {
-		rest := lines[i]
+	for _, rest := range slices.Backward(lines) {
 		for rest != "" {
 			var hop string
 			if c := strings.LastIndexByte(rest, ','); c >= 0 {

@@ -18,7 +18,7 @@ const (
 )
 
 // factors are the tokens that a family of models makes of 4 ASCII characters, in hundredths, by the
-// prefix of the model's name. The tokenizers' own tables have 2 to 4 MB for each family. The
+// prefix of the model's name. The tokenisers' own tables have 2 to 4 MB for each family. The
 // estimate is needed only until the answer states the exact number. See docs/ai.md.
 var factors = [...]struct {
 	prefix string

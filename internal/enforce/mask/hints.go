@@ -43,7 +43,7 @@ func hintOf(key []byte) pii.Set {
 // snake converts cardNumber and card-number to card_number.
 func snake(key []byte) string {
 	b := make([]byte, 0, len(key)+4)
-	for i := 0; i < len(key); i++ {
+	for i := range key {
 		c := key[i]
 		switch {
 		case c == '-':

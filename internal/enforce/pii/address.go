@@ -74,7 +74,7 @@ func (s address) numberedStreet(i int) int {
 		return 0
 	}
 	street := streetWords{from: i}
-	for n := 0; n < 6; n++ {
+	for n := range 6 {
 		word, capital, end := s.token(at)
 		if n == 0 {
 			if e, decided := s.firstWord(word, capital, end); decided {
@@ -374,7 +374,7 @@ func (s address) ends(i int) bool {
 // space at i, or 0.
 func (s address) nextPart(i int) int {
 	at := i
-	for n := 0; n < 3; n++ {
+	for range 3 {
 		if c := s.at(at); c != ',' && c != ' ' && c != '\n' {
 			break
 		}
@@ -389,7 +389,7 @@ func (s address) nextPart(i int) int {
 // city returns the end of one to three capitalised words after a byte at i.
 func (s address) city(i int) int {
 	end := 0
-	for n := 0; n < 3; n++ {
+	for n := range 3 {
 		if s.at(i) != ' ' && n > 0 {
 			break
 		}

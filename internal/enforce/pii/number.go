@@ -2,6 +2,7 @@ package pii
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -233,15 +234,15 @@ func hasIssuer(d []byte) bool {
 // luhn verifies the check digit.
 func luhn(d []byte) bool {
 	sum, same := 0, true
-	for i := len(d) - 1; i >= 0; i-- {
-		v := int(d[i])
+	for i, c := range slices.Backward(d) {
+		v := int(c)
 		if (len(d)-1-i)%2 == 1 {
 			if v *= 2; v > 9 {
 				v -= 9
 			}
 		}
 		sum += v
-		same = same && d[i] == d[0]
+		same = same && c == d[0]
 	}
 	return sum%10 == 0 && !same
 }

@@ -38,7 +38,7 @@ func TestOutsideCorpus(t *testing.T) {
 	types := map[string]string{
 		"PERSON": "names", "EMAIL_ADDRESS": "emails", "CREDIT_CARD": "card_numbers", "US_SSN": "ssn", "PHONE_NUMBER": "phones", "STREET_ADDRESS": "addresses",
 	}
-	// Any mark covers a finding: a street in an organization's address is not a mistake.
+	// Any mark covers a finding: a street in an organisation's address is not a mistake.
 	var by [2][kinds]tally
 	for _, text := range texts {
 		half := text.Template & 1

@@ -67,7 +67,7 @@ func (s telephone) international(i int) int {
 // slashes and brackets between them.
 func (s telephone) dialled(i, least, most, groups int) int {
 	n, end, at := 0, 0, i
-	for g := 0; g < groups; g++ {
+	for range groups {
 		for ; n <= most && isDigit(s.at(at)); at++ {
 			n++
 		}
@@ -80,7 +80,7 @@ func (s telephone) dialled(i, least, most, groups int) int {
 		}
 		// "(0)30", ") 20": brackets next to a gap.
 		next := at
-		for k := 0; k < 3; k++ {
+		for range 3 {
 			switch c := s.at(next); {
 			case c == '(' || c == ')' || c == '/':
 				next++

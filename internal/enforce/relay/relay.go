@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -180,8 +181,8 @@ func (l *Relay) answerBadGateway(w http.ResponseWriter, r *http.Request, in *req
 
 // isDialError reports whether no connection to the application could be opened.
 func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // copyAnswer copies an answer. An answer of unknown length is flushed piece by piece, because
@@ -220,9 +221,7 @@ func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upst
 		}
 	}
 	if !more {
-		for name, values := range ans.Trailer {
-			h[name] = values
-		}
+		maps.Copy(h, ans.Trailer)
 		return
 	}
 	for name, values := range ans.Trailer {

@@ -108,13 +108,13 @@ var targetBytes = func() (t [256]bool) {
 
 // canonicalPath returns the canonical form of a path, in which it is forwarded.
 func canonicalPath(raw string, keepSlash bool) (string, bool) {
-	p, err := target.NormalizePath(raw)
+	p, err := target.NormalisePath(raw)
 	if err != nil {
 		return "", false
 	}
 	// Encoding may make the path too long for a decision.
 	if p != raw {
-		if again, err := target.NormalizePath(p); err != nil || again != p {
+		if again, err := target.NormalisePath(p); err != nil || again != p {
 			return "", false
 		}
 	}

@@ -144,7 +144,7 @@ func (st *State) HeaderChanges(headers http.Header, res *target.Resource, who *i
 		default:
 			continue
 		}
-		c.Drop = append(c.Drop[:len(c.Drop):len(c.Drop)], r.Header)
+		c.Drop = append(slices.Clip(c.Drop), r.Header)
 		if r.Action != "strip" {
 			c.Set = append(c.Set, header.Field{Name: r.Header, Value: r.Value})
 		}

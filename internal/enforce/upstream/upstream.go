@@ -346,8 +346,7 @@ func (u *Upstream) sendFast(ctx context.Context, in *Request, head *header.Outgo
 		}
 		stop()
 		_ = l.conn.Close()
-		var late net.Error
-		if again && !l.answering && ctx.Err() == nil && (!errors.As(err, &late) || !late.Timeout()) {
+		if late, ok := errors.AsType[net.Error](err); again && !l.answering && ctx.Err() == nil && (!ok || !late.Timeout()) {
 			continue
 		}
 		<-u.limit

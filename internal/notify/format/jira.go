@@ -136,7 +136,7 @@ func adf(m Message) map[string]any {
 	}
 	strong := map[string]any{"type": "strong"}
 	paragraph(node(m.head(), strong))
-	for _, line := range strings.Split(m.Text, "\n") {
+	for line := range strings.SplitSeq(m.Text, "\n") {
 		if strings.TrimSpace(line) != "" { // Jira refuses empty texts
 			paragraph(node(line))
 		}

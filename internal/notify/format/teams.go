@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 )
 
@@ -71,9 +72,7 @@ func teamsRun(s string, more map[string]any) map[string]any {
 		s = " "
 	}
 	run := map[string]any{"type": "TextRun", "text": s}
-	for name, value := range more {
-		run[name] = value
-	}
+	maps.Copy(run, more)
 	return run
 }
 
@@ -89,7 +88,7 @@ func teamsMessage(m Message) map[string]any {
 		colour = "Good"
 	}
 	body := []any{teamsBlock(teamsRun(m.head(), map[string]any{"weight": "Bolder", "size": "Medium", "color": colour}))}
-	for _, paragraph := range strings.Split(m.Text, "\n") {
+	for paragraph := range strings.SplitSeq(m.Text, "\n") {
 		if strings.TrimSpace(paragraph) != "" {
 			body = append(body, teamsBlock(teamsRun(paragraph, nil)))
 		}

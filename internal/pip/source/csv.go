@@ -96,11 +96,11 @@ func checkColumns(columns []string) error {
 
 // badCSV says which line of an answer is not valid CSV. It does not repeat what the line contains.
 func badCSV(err error) error {
-	var at *csv.ParseError
+	at, ok := errors.AsType[*csv.ParseError](err)
 	switch {
-	case errors.As(err, &at) && errors.Is(err, csv.ErrFieldCount):
+	case ok && errors.Is(err, csv.ErrFieldCount):
 		return failf("line %d of the CSV has another number of columns than the first", at.Line)
-	case errors.As(err, &at):
+	case ok:
 		return failf("line %d of the CSV has a quote in the wrong place", at.Line)
 	}
 	return failf("the CSV is empty: its first line must name the columns")

@@ -519,10 +519,7 @@ func linkNext(fields []string) string {
 			if !ok {
 				break
 			}
-			parameters := rest
-			if i := strings.IndexByte(rest, '<'); i >= 0 {
-				parameters = rest[:i]
-			}
+			parameters, _, _ := strings.Cut(rest, "<")
 			if field = rest[len(parameters):]; relatesNext(parameters) {
 				return target
 			}

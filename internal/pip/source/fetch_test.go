@@ -52,8 +52,8 @@ func (f *Fetcher) get(t *testing.T, o Order) Result {
 func (f *Fetcher) fails(t *testing.T, o Order, want string) *Failure {
 	t.Helper()
 	res, err := f.Fetch(t.Context(), o)
-	var failure *Failure
-	if !errors.As(err, &failure) || !strings.Contains(failure.Message, want) {
+	failure, ok := errors.AsType[*Failure](err)
+	if !ok || !strings.Contains(failure.Message, want) {
 		t.Fatalf("want a failure with %q, got %v and %.200s", want, err, res.Data.AppendJSON(nil))
 	}
 	return failure
@@ -309,8 +309,8 @@ func TestSlowSource(t *testing.T) {
 	f.fails(t, Order{Config: Config{URL: url}}, "took longer than 200ms")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var failure *Failure
-	if _, err := f.Fetch(ctx, Order{Config: Config{URL: url}}); err == nil || errors.As(err, &failure) {
+	_, err := f.Fetch(ctx, Order{Config: Config{URL: url}})
+	if _, failed := errors.AsType[*Failure](err); err == nil || failed {
 		t.Errorf("an interrupted fetch says %v: it is no failure of the source", err)
 	}
 }
@@ -423,9 +423,9 @@ func TestLarge(t *testing.T) {
 		if _, err := f.Fetch(ctx, o); err == nil {
 			t.Errorf("%s: read without a turn", name)
 		}
-		failure := &Failure{}
 		o.Large = func(context.Context) error { return ErrBusy }
-		if _, err := f.Fetch(t.Context(), o); !errors.Is(err, ErrBusy) || errors.As(err, &failure) {
+		_, err := f.Fetch(t.Context(), o)
+		if _, failed := errors.AsType[*Failure](err); failed || !errors.Is(err, ErrBusy) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

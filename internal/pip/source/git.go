@@ -130,8 +130,7 @@ func decodeYAML(text string) (value.Value, error) {
 		return value.Value{}, badYAML(err)
 	}
 	plain, err := json.Marshal(doc)
-	var unsupported *json.UnsupportedTypeError
-	if errors.As(err, &unsupported) {
+	if _, ok := errors.AsType[*json.UnsupportedTypeError](err); ok {
 		return value.Value{}, failf("the file is not YAML that gatehouse accepts: the keys of a mapping must be texts")
 	}
 	if err != nil || len(plain) > MaxBytes {

@@ -211,14 +211,14 @@ func textOf(v []byte) value.Value {
 // failedLDAP returns a failure as the owner of the source sees it. It leaves out the directory's
 // own message, which can contain data.
 func (r *run) failedLDAP(ctx context.Context, err error) error {
-	var failure *Failure
-	var answer *ldap.Error
+	_, known := errors.AsType[*Failure](err)
+	answer, answered := errors.AsType[*ldap.Error](err)
 	switch {
 	case ended(ctx, err):
 		return context.Cause(ctx)
-	case errors.As(err, &failure):
+	case known:
 		return err
-	case errors.As(err, &answer) && answer.ResultCode < ldap.ErrorNetwork:
+	case answered && answer.ResultCode < ldap.ErrorNetwork:
 		return failf("the directory answered with the error %d (%s)", answer.ResultCode, ldap.LDAPResultCodeMap[answer.ResultCode])
 	}
 	return failedConn(err, "directory")
@@ -236,11 +236,10 @@ func ended(ctx context.Context, err error) bool {
 // failedConn returns the failure of a connection as the owner of the source sees it. peer is
 // "directory" or "database".
 func failedConn(err error, peer string) error {
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case fault.Is(err, fault.BadGateway):
+	if fault.Is(err, fault.BadGateway) {
 		return failf("the source could not be reached")
-	case errors.As(err, &certificate):
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return failf("the certificate of the %s is not valid", peer)
 	}
 	return failf("the connection to the %s failed, or the %s answered with more than %d MiB", peer, peer, MaxBytes>>20)

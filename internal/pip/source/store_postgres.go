@@ -191,14 +191,14 @@ var causes = map[string]string{
 // failedSQL returns a failure as the owner of the source sees it. It leaves out the database's own
 // message, which can contain data.
 func (r *run) failedSQL(ctx context.Context, err error) error {
-	var failure *Failure
-	var answer *pgconn.PgError
+	_, known := errors.AsType[*Failure](err)
+	answer, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case ended(ctx, err):
 		return context.Cause(ctx)
-	case errors.As(err, &failure):
+	case known:
 		return err
-	case errors.As(err, &answer):
+	case answered:
 		text := "the database answered with the error " + answer.Code
 		if cause := causes[answer.Code]; cause != "" {
 			text += ": " + cause

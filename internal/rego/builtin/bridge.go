@@ -130,8 +130,7 @@ func (m *Memory) builtinFailed(name string, at *ast.Location, err error) {
 	if m.Err != nil {
 		return
 	}
-	var halt topdown.Halt
-	if isHalt := errors.As(err, &halt); isHalt {
+	if halt, ok := errors.AsType[topdown.Halt](err); ok {
 		err = halt.Err
 	} else if errors.Is(err, value.ErrRange) {
 		m.Fail(eval.ErrLimit)
@@ -139,14 +138,14 @@ func (m *Memory) builtinFailed(name string, at *ast.Location, err error) {
 	} else if !m.Env.Strict || errors.Is(err, topdown.BuiltinEmpty{}) { //nolint:staticcheck // OPA's own built-ins still return it
 		return
 	}
-	var te *topdown.Error
-	var operand builtins.ErrOperand
+	te, evaluated := errors.AsType[*topdown.Error](err)
+	_, operand := errors.AsType[builtins.ErrOperand](err)
 	switch {
-	case errors.As(err, &te) && te.Code == topdown.CancelErr:
+	case evaluated && te.Code == topdown.CancelErr:
 		m.Fail(eval.ErrLimit)
-	case te != nil:
+	case evaluated:
 		m.Fail(eval.ErrorAt(te.Code, te.Message, at))
-	case errors.As(err, &operand):
+	case operand:
 		m.Fail(eval.ErrorAt(topdown.TypeErr, name+": "+err.Error(), at))
 	default:
 		m.Fail(eval.ErrorAt(topdown.BuiltinErr, name+": "+err.Error(), at))

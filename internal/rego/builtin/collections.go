@@ -299,7 +299,7 @@ func (m *Memory) follow(graph, node value.Value, path []value.Value) bool {
 	}
 	for _, n := range next {
 		met := slices.ContainsFunc(path, func(p value.Value) bool { return m.Equal(p, n) })
-		if m.Err != nil || met && commit(path) || !met && m.follow(graph, n, path[:len(path):len(path)]) {
+		if m.Err != nil || met && commit(path) || !met && m.follow(graph, n, slices.Clip(path)) {
 			return true
 		}
 	}

@@ -46,7 +46,7 @@ var callable = names(`
 
 func names(list string) map[string]bool {
 	out := map[string]bool{}
-	for _, n := range strings.Fields(list) {
+	for n := range strings.FieldsSeq(list) {
 		out[n] = true
 	}
 	return out

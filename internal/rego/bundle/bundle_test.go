@@ -257,10 +257,10 @@ func TestReadBundleRefuses(t *testing.T) {
 			t.Logf("%s: %v", name, err)
 		}
 	}
-	var refused *RefusedError
-	if _, err := readVerified(repack(t, data, func(f map[string][]byte) {
+	_, err = readVerified(repack(t, data, func(f map[string][]byte) {
 		f[indexFile] = bytes.Replace(f[indexFile], []byte("default allow"), []byte("defaulx allow"), 1)
-	}), nil); !errors.As(err, &refused) || refused.Control != 3 || refused.Issues[0].Line != 3 {
+	}), nil)
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Control != 3 || refused.Issues[0].Line != 3 {
 		t.Errorf("%v", err)
 	}
 	// Every flipped byte is noticed, or changes nothing.

@@ -56,9 +56,9 @@ func explainRules(ctx context.Context, e *reason.Explanation, c *rego.Control, i
 		}
 	}()
 	w := c.Why()
-	var failure *rego.EvalError
+	failure, failed := errors.AsType[*rego.EvalError](out.Err)
 	switch {
-	case errors.As(out.Err, &failure):
+	case failed:
 		e.Line = failure.Line
 	case out.Err != nil:
 	case w == nil:
@@ -77,8 +77,7 @@ func inquire(ctx context.Context, w *why.Module, in value.Value, data rego.DataS
 	defer release()
 	env.Steps, env.Bytes = whySteps, whyBytes
 	err := w.Ask(env, in, data, fn)
-	var fault *rego.Panic
-	if errors.As(err, &fault) && lim.Caught != nil {
+	if fault, ok := errors.AsType[*rego.Panic](err); ok && lim.Caught != nil {
 		lim.Caught(fault)
 	}
 	return err

@@ -108,8 +108,8 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 
 // unsupported returns the issue for a source that the evaluator cannot compile.
 func unsupported(err error) Issue {
-	var u *native.ErrUnsupported
-	if !errors.As(err, &u) {
+	u, ok := errors.AsType[*native.ErrUnsupported](err)
+	if !ok {
 		return IssueAt(nil, "unsupported", "%v", err)
 	}
 	is := IssueAt(u.Location, "unsupported", "this is not supported: %s", u.What)
@@ -261,10 +261,10 @@ func IssueAt(loc *ast.Location, rule, format string, args ...any) Issue {
 
 // compilerIssues converts errors of OPA's parser or compiler to issues.
 func compilerIssues(err error) []Issue {
-	var list ast.Errors
-	if !errors.As(err, &list) {
-		var one *ast.Error
-		if !errors.As(err, &one) {
+	list, ok := errors.AsType[ast.Errors](err)
+	if !ok {
+		one, ok := errors.AsType[*ast.Error](err)
+		if !ok {
 			return []Issue{{Message: err.Error(), Severity: SeverityError, Rule: parseRule}}
 		}
 		list = ast.Errors{one}

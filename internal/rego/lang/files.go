@@ -15,8 +15,8 @@ type FileIssue struct {
 
 // FileIssues converts errors of OPA's compiler to issues with their files, at most 100.
 func FileIssues(err error) []FileIssue {
-	var list ast.Errors
-	if !errors.As(err, &list) {
+	list, ok := errors.AsType[ast.Errors](err)
+	if !ok {
 		return []FileIssue{{Issue: compilerIssues(err)[0]}}
 	}
 	var out []FileIssue

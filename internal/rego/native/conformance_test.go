@@ -158,8 +158,8 @@ func caseInput(tc cases.TestCase) (value.Value, bool) {
 }
 
 func reason(err error) string {
-	var u *ErrUnsupported
-	if !errors.As(err, &u) {
+	u, ok := errors.AsType[*ErrUnsupported](err)
+	if !ok {
 		return err.Error()
 	}
 	if i := strings.Index(u.What, ": "); i > 0 {

@@ -221,8 +221,7 @@ func TestConflictIsAnError(t *testing.T) {
 		t.Fatal(err, s.err)
 	}
 	_, err = s.prog.Eval(&eval.Env{Now: testNow}, decoded(t, `{"a":1,"b":1}`), nil)
-	var e *eval.Error
-	if !errors.As(err, &e) || e.Code != "eval_conflict_error" || e.Line != 3 {
+	if e, ok := errors.AsType[*eval.Error](err); !ok || e.Code != "eval_conflict_error" || e.Line != 3 {
 		t.Errorf("got %v", err)
 	}
 	// A machine must be clean after an error.
@@ -244,8 +243,7 @@ func TestUnsupportedIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var u *ErrUnsupported
-		if !errors.As(s.err, &u) || !strings.Contains(u.What, what) || u.Location == nil || u.Location.Row != 3 || u.Location.Col == 0 {
+		if u, ok := errors.AsType[*ErrUnsupported](s.err); !ok || !strings.Contains(u.What, what) || u.Location == nil || u.Location.Row != 3 || u.Location.Col == 0 {
 			t.Errorf("%s: %+v", src, s.err)
 		}
 	}

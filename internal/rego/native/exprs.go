@@ -20,8 +20,8 @@ func Sequence(chain []Expr) Expr {
 		return chain[0]
 	}
 	return func(next Step) Step {
-		for i := len(chain) - 1; i >= 0; i-- {
-			next = chain[i](next)
+		for _, expr := range slices.Backward(chain) {
+			next = expr(next)
 		}
 		return next
 	}

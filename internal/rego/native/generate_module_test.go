@@ -71,16 +71,16 @@ func joined(units []string) (src string, rows []int) {
 
 // refusedRows returns the rows that a compiler rejects.
 func refusedRows(err error, s *subject) (rows []int) {
-	var list ast.Errors
-	var u *ErrUnsupported
-	if errors.As(err, &list) {
+	if list, ok := errors.AsType[ast.Errors](err); ok {
 		for _, e := range list {
 			if e.Location != nil {
 				rows = append(rows, e.Location.Row)
 			}
 		}
-	} else if s != nil && errors.As(s.err, &u) && u.Location != nil {
-		rows = append(rows, u.Location.Row)
+	} else if s != nil {
+		if u, ok := errors.AsType[*ErrUnsupported](s.err); ok && u.Location != nil {
+			rows = append(rows, u.Location.Row)
+		}
 	}
 	return rows
 }

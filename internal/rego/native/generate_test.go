@@ -484,7 +484,7 @@ func (f *findings) Errorf(format string, args ...any) { *f = append(*f, fmt.Spri
 
 // smallest removes whole rules that a difference does not need.
 func smallest(units []string, strict bool, q question, found findings) string {
-	for i := len(units) - 1; i >= 0; i-- {
+	for i := range slices.Backward(units) {
 		fewer := slices.Delete(slices.Clone(units), i, i+1)
 		src, _ := joined(fewer)
 		s, err := load(src)

@@ -41,9 +41,9 @@ func (s *seen) add(o *seen, err error) {
 	if s.codes == nil {
 		s.codes = map[string]bool{}
 	}
-	var te *topdown.Error
+	te, failed := errors.AsType[*topdown.Error](err)
 	switch {
-	case errors.As(err, &te):
+	case failed:
 		s.codes[te.Code] = true
 	case errors.Is(err, value.ErrRange):
 		s.outside = true

@@ -93,8 +93,8 @@ func ends(want value.Value, wantErr error, got value.Value, gotErr *eval.Error) 
 	if gotErr == nil {
 		return wantErr == nil && canon(got) == canon(want)
 	}
-	var te *topdown.Error
-	return errors.As(wantErr, &te) && te.Code == gotErr.Code
+	te, ok := errors.AsType[*topdown.Error](wantErr)
+	return ok && te.Code == gotErr.Code
 }
 
 // inTurn joins the rules that have one name and one constant value into one chain of else, so that

@@ -144,14 +144,14 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 		t.Errorf("%s: %s\nnative %s (%v) %v\ntopdown %s (%v) %v\nstrict %v\ninput %s\ndata %s\n%v", name, what,
 			got.AppendJSON(nil), got.Kind(), gotErr, want.AppendJSON(nil), want.Kind(), wantErr, s.strict, input.AppendJSON(nil), data.AppendJSON(nil), s.mod)
 	}
-	var te *topdown.Error
-	var fault *eval.PanicError
-	switch errors.As(wantErr, &te); {
+	te, _ := errors.AsType[*topdown.Error](wantErr)
+	_, panicked := errors.AsType[*eval.PanicError](gotErr)
+	switch {
 	case met.malformed:
 	case te != nil && (te.Code == topdown.InternalErr || te.Code == topdown.CancelErr):
 		// A bug in OPA: walk can meet a key that its object does not find. Or it would take too
 		// long.
-	case errors.As(gotErr, &fault):
+	case panicked:
 		report("panic")
 	case errors.Is(gotErr, eval.ErrLimit):
 		if !met.bound() && want.Size() < maxResult/2 && !s.thorough(input, data).bound() && !s.replaces() {
@@ -176,8 +176,7 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 			report("no error")
 		}
 	case wantErr == nil:
-		var e *eval.Error
-		if !errors.As(gotErr, &e) || !s.thorough(input, data).has(e.Code) && !s.replaces() && !s.ordered(t, name, input, data, got, e) {
+		if e, ok := errors.AsType[*eval.Error](gotErr); !ok || !s.thorough(input, data).has(e.Code) && !s.replaces() && !s.ordered(t, name, input, data, got, e) {
 			report("an error")
 		}
 	}

@@ -339,8 +339,8 @@ func (s *Scope) mocked(name string, t []*ast.Term, arity int) Expr {
 			others[i] = x(next)
 		}
 		return func(m *Machine) bool {
-			for i := len(m.mocks) - 1; i >= 0; i-- {
-				if mk := m.mocks[i]; mk.name == name {
+			for _, mk := range slices.Backward(m.mocks) {
+				if mk.name == name {
 					if mk.then >= 0 {
 						return others[mk.then](m)
 					}

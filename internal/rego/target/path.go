@@ -23,7 +23,7 @@ var (
 	errPathDots     = errors.New("the path has a dot segment with parameters")
 )
 
-// NormalizePath returns the canonical form of a URL path. It begins with a slash, and has no empty
+// NormalisePath returns the canonical form of a URL path. It begins with a slash, and has no empty
 // segments, no dot segments and no slash at its end. Escapes of letters, digits and `-._~` are
 // decoded, which does not change the meaning (RFC 3986 section 6.2.2). All other escapes stay, in
 // upper case, and characters that RFC 3986 does not allow in a segment are escaped. It fails for a
@@ -31,7 +31,7 @@ var (
 // backslash, control characters, a dot segment with parameters (`..;x`), invalid UTF-8, an invalid
 // escape, `?` or `#`. It also fails for a path that is too long or does not begin with a slash. A
 // canonical path is returned as it is, without allocating.
-func NormalizePath(raw string) (string, error) {
+func NormalisePath(raw string) (string, error) {
 	if isCanonical(raw) {
 		return raw, nil
 	}
@@ -61,7 +61,7 @@ var segmentChars = func() (t [256]bool) {
 	return t
 }()
 
-// isCanonical is the fast path of NormalizePath. It reports whether a path has no escapes and
+// isCanonical is the fast path of NormalisePath. It reports whether a path has no escapes and
 // nothing to change. It may return false for a canonical path.
 func isCanonical(p string) bool {
 	if p == "/" {

@@ -19,16 +19,16 @@ func TestParsePattern(t *testing.T) {
 	}
 }
 
-func FuzzNormalizePath(f *testing.F) {
+func FuzzNormalisePath(f *testing.F) {
 	for _, s := range []string{"/", "//a", "/a/../b", "/%2e%2e/a", "/a%2fb", "/..;/a", "/a b", "/%zz", "/\xff", "/a?b", "/é", "/a/./b/"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		got, err := NormalizePath(raw)
+		got, err := NormalisePath(raw)
 		if err != nil {
 			return
 		}
-		if again, err := NormalizePath(got); err != nil || again != got {
+		if again, err := NormalisePath(got); err != nil || again != got {
 			t.Fatalf("%q became %q, and that %q (%v)", raw, got, again, err)
 		}
 		if got[0] != '/' || strings.Contains(got, "//") || len(got) > 1 && strings.HasSuffix(got, "/") {
@@ -43,12 +43,12 @@ func FuzzNormalizePath(f *testing.F) {
 	})
 }
 
-func BenchmarkNormalizePath(b *testing.B) {
+func BenchmarkNormalisePath(b *testing.B) {
 	for _, p := range []string{"/api/v1/users/17/orders", "/api//v1/%75sers/../x/"} {
 		b.Run(p, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := NormalizePath(p); err != nil {
+				if _, err := NormalisePath(p); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -58,7 +58,7 @@ func BenchmarkNormalizePath(b *testing.B) {
 
 // What a client wrote is what is forwarded: no escape but of unreserved characters is
 // ever removed.
-func TestNormalizeKeepsReserved(t *testing.T) {
+func TestNormaliseKeepsReserved(t *testing.T) {
 	for raw, want := range map[string]string{
 		"/a%3bb%2bc%2cd%3de%40f%3ag%24h%26": "/a%3Bb%2Bc%2Cd%3De%40f%3Ag%24h%26",
 		"/a;b+c,d=e@f:g$h&":                 "/a;b+c,d=e@f:g$h&",
@@ -68,8 +68,8 @@ func TestNormalizeKeepsReserved(t *testing.T) {
 		"/%2541":                            "/%2541",
 		"/x/%2e%2e/y":                       "/y",
 	} {
-		got, err := NormalizePath(raw)
-		again, _ := NormalizePath(got)
+		got, err := NormalisePath(raw)
+		again, _ := NormalisePath(got)
 		if err != nil || got != want || again != got {
 			t.Errorf("%q: %q %v, then %q; want %q", raw, got, err, again, want)
 		}

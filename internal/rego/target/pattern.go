@@ -17,7 +17,7 @@ var (
 )
 
 // ParsePattern splits a pattern into canonical segments: the two wildcards, and literals in the
-// form of NormalizePath.
+// form of NormalisePath.
 func ParsePattern(pattern string) ([]string, error) {
 	if len(pattern) > maxPathBytes {
 		return nil, errPathLong
@@ -36,7 +36,7 @@ func ParsePattern(pattern string) ([]string, error) {
 		case strings.ContainsAny(s, "*{}"):
 			return nil, errPatternPartial
 		default:
-			canon, err := NormalizePath("/" + s)
+			canon, err := NormalisePath("/" + s)
 			if err != nil {
 				return nil, err
 			}

@@ -37,8 +37,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"duplicate of many": manyMembers(500, `"K7"`), "escaped duplicate": `{"a":1,"\u0061":2}`,
 	} {
 		_, err := Decode([]byte(doc), Limits{})
-		var se *SyntaxError
-		if !errors.As(err, &se) || se.Offset < 0 || se.Offset > len(doc) || se.Message == "" {
+		if se, ok := errors.AsType[*SyntaxError](err); !ok || se.Offset < 0 || se.Offset > len(doc) || se.Message == "" {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -275,8 +274,7 @@ func TestRoundTrips(t *testing.T) {
 			return // Decode refuses such integers
 		}
 		back, err := Decode(data, Limits{})
-		var se *SyntaxError
-		if errors.As(err, &se) && strings.Contains(se.Message, "case") {
+		if se, ok := errors.AsType[*SyntaxError](err); ok && strings.Contains(se.Message, "case") {
 			return
 		}
 		if err != nil || !Equal(back, v) {

@@ -3,6 +3,7 @@ package compare
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,9 +22,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 // line returns a record as the decision log stores it.
 func line(members map[string]any, input string) []byte {
 	m := map[string]any{"decision_id": "d", "timestamp": noon, "user": map[string]any{"id": "alice"}, "resource": map[string]any{"path": "/x"}, "decision": "PERMIT", "effect": "ALLOW"}
-	for k, v := range members {
-		m[k] = v
-	}
+	maps.Copy(m, members)
 	if input != "" {
 		m["input"] = json.RawMessage(input)
 	}

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -13,13 +14,13 @@ import (
 
 const byLevel = "package a\n\nallow if input.resource.level == \"low\"\n"
 
-func leveled(id int64, level string) *target.Resource {
+func levelled(id int64, level string) *target.Resource {
 	return &target.Resource{ID: id, Name: fmt.Sprint("r", id), Path: fmt.Sprint("/", id), Doc: value.Object(value.Member{Key: "level", Value: value.String(level)})}
 }
 
-// leveledSpec has one control and three resources. The first changed from low to high at revision
+// levelledSpec has one control and three resources. The first changed from low to high at revision
 // 5, the second was created at revision 7, and the third was deleted at revision 9.
-func leveledSpec() Spec {
+func levelledSpec() Spec {
 	return Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: byLevel}}, Mixes: []ControlLists{{Baseline: []int{0}, Candidate: []int{0}}},
 		Epochs: []Epoch{
@@ -29,8 +30,8 @@ func leveledSpec() Spec {
 			{Revision: 1, From: noon},
 			{Unknown: true},
 		},
-		Resources: []target.Resource{*leveled(1, "high"), *leveled(2, "low")},
-		Past:      []Past{{Epoch: 1, ID: 3, Doc: leveled(3, "low")}, {Epoch: 2, ID: 2}, {Epoch: 3, ID: 1, Doc: leveled(1, "low")}},
+		Resources: []target.Resource{*levelled(1, "high"), *levelled(2, "low")},
+		Past:      []Past{{Epoch: 1, ID: 3, Doc: levelled(3, "low")}, {Epoch: 2, ID: 2}, {Epoch: 3, ID: 1, Doc: levelled(1, "low")}},
 	}
 }
 
@@ -40,9 +41,7 @@ func asked(id int, effect string, members map[string]any) []byte {
 	if effect != "ALLOW" {
 		m["decision"] = "DENY"
 	}
-	for k, v := range members {
-		m[k] = v
-	}
+	maps.Copy(m, members)
 	return line(m, fmt.Sprintf(`{"resource":{"path":"/%d"}}`, id))
 }
 
@@ -58,7 +57,7 @@ func TestPast(t *testing.T) {
 		asked(1, "NO_MATCH", at(5)), asked(1, "ALLOW", at(4)), asked(1, "ALLOW", at(1)), asked(3, "ALLOW", at(1)),
 		asked(1, "NO_MATCH", when(2*time.Minute)), asked(1, "ALLOW", when(2*time.Minute-1)),
 	}
-	m := newComparer(t, leveledSpec())
+	m := newComparer(t, levelledSpec())
 	if p := m.Run(t.Context(), lines, time.Hour); p.Drifted != 0 || p.Evaluated != int64(len(lines)) || p.WouldAllow != 6 {
 		t.Errorf("the figures are %+v, want 6 allowed and no drift", p)
 	}
@@ -79,7 +78,7 @@ func TestPast(t *testing.T) {
 // TestBundles checks that a bouncer decides with the content of its bundle, even if the bundle was
 // old.
 func TestBundles(t *testing.T) {
-	s := leveledSpec()
+	s := levelledSpec()
 	s.ViewsThen = true
 	all := []int64{1, 2, 3}
 	s.Views = []View{{BouncerID: 4, Resources: []int64{2}, Bundles: []Bundle{{Revision: 3, EnvRevision: 9, Resources: []int64{2}}, {Revision: 2, EnvRevision: 5, Resources: all}, {Revision: 1, EnvRevision: 2, Resources: all}}}}
@@ -104,7 +103,7 @@ func TestBundles(t *testing.T) {
 // TestUnknownBundles: a record without a revision is decided by its time; one whose revision is older
 // than all known bundles has an unknown bundle. Both are of one epoch, and their order does not matter.
 func TestUnknownBundles(t *testing.T) {
-	s := leveledSpec()
+	s := levelledSpec()
 	all := []int64{1, 2, 3}
 	s.Views = []View{{BouncerID: 4, Resources: all, Bundles: []Bundle{{Revision: 3, EnvRevision: 9, Resources: all}, {Revision: 2, EnvRevision: 5, Resources: all}}}}
 	drifted := func(bundle int) []byte {

@@ -154,8 +154,7 @@ func TestWrongForms(t *testing.T) {
 		`{"at":"yesterday"}`: {"at"}, `{"changed":7}`: {"changed"}, `{"parts":{}}`: {"parts"}, `{"free":[]}`: {"free"},
 	} {
 		_, err := decode(t, doc)
-		var wrong *WrongError
-		if !errors.As(err, &wrong) || !slices.Equal(wrong.Path, want) {
+		if wrong, ok := errors.AsType[*WrongError](err); !ok || !slices.Equal(wrong.Path, want) {
 			t.Errorf("Body of %s: got %v, want a WrongError at %v", doc, err, want)
 		}
 	}
@@ -201,7 +200,7 @@ func TestParams(t *testing.T) {
 	req.Header.Set("If-Match", `"3"`)
 	req.Header.Set("Same", "name")
 	in := input{}
-	b := InputOf(reflect.TypeOf(in))
+	b := InputOf(reflect.TypeFor[input]())
 	if err := b.Params(reflect.ValueOf(&in).Elem(), req, req.URL.Query()); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +224,7 @@ func TestOutput(t *testing.T) {
 		Body   inner
 	}
 	out := output{ETag: `"1"`, Status: 503, Body: inner{Size: 4}}
-	o, v, h := OutputOf(reflect.TypeOf(out)), reflect.ValueOf(&out).Elem(), http.Header{}
+	o, v, h := OutputOf(reflect.TypeFor[output]()), reflect.ValueOf(&out).Elem(), http.Header{}
 	o.Headers(v, h)
 	body, ok := o.Body(v)
 	if len(h) != 1 || h.Get("ETag") != `"1"` || o.Status(v, 200) != 503 || !ok || body.Interface() != out.Body {

@@ -117,7 +117,7 @@ func scalar(set func(reflect.Value, value.Value) bool) setter {
 
 // setOwn calls the type's own decoder.
 func setOwn(dst reflect.Value, v value.Value) *WrongError {
-	own, _ := dst.Addr().Interface().(json.Unmarshaler)
+	own, _ := reflect.TypeAssert[json.Unmarshaler](dst.Addr())
 	if err := own.UnmarshalJSON(v.AppendJSON(nil)); err != nil {
 		return wrong(err)
 	}

@@ -25,9 +25,9 @@ type Source struct {
 	Title string
 	// Languages are the languages of the document, with English first.
 	Languages []string
-	// Catalogs hold the translations: <language>/<topic>.json maps each English
+	// Catalogues hold the translations: <language>/<topic>.json maps each English
 	// text to its translation.
-	Catalogs fs.FS
+	Catalogues fs.FS
 	// Families are the parts of the API with a document of their own.
 	Families []contract.Family
 }
@@ -36,7 +36,7 @@ type Source struct {
 type Edition struct {
 	Body []byte
 	ETag string
-	// Missing are the texts that the catalog of the language lacks, in order.
+	// Missing are the texts that the catalogue of the language lacks, in order.
 	Missing []string
 }
 
@@ -83,11 +83,11 @@ func (s Source) render(family contract.Family, lang string) (Edition, error) {
 	contract.Narrow(tree, s.Families, family)
 	missing := map[string]bool{}
 	if lang != s.Languages[0] {
-		catalog, err := Catalog(s.Catalogs, lang)
+		catalogue, err := Catalogue(s.Catalogues, lang)
 		if err != nil {
 			return Edition{}, err
 		}
-		translation{catalog, family.Title, missing}.apply(tree)
+		translation{catalogue, family.Title, missing}.apply(tree)
 	}
 	body, err := json.Marshal(tree)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s Source) render(family contract.Family, lang string) (Edition, error) {
 	return Edition{Body: body, ETag: `"` + hex.EncodeToString(sum[:8]) + `"`, Missing: slices.Sorted(maps.Keys(missing))}, nil
 }
 
-// Catalog reads the translations into a language, from all its files.
-func Catalog(files fs.FS, lang string) (map[string]string, error) {
+// Catalogue reads the translations into a language, from all its files.
+func Catalogue(files fs.FS, lang string) (map[string]string, error) {
 	all := map[string]string{}
 	if files == nil {
 		return all, nil
@@ -122,11 +122,11 @@ func Catalog(files fs.FS, lang string) (map[string]string, error) {
 }
 
 // translation replaces the texts for people in a document, and collects those
-// that the catalog lacks.
+// that the catalogue lacks.
 type translation struct {
-	catalog map[string]string
-	title   string // of the document: the same in all languages
-	missing map[string]bool
+	catalogue map[string]string
+	title     string // of the document: the same in all languages
+	missing   map[string]bool
 }
 
 // apply translates below a node. A member that is only called description, such as a property of a
@@ -144,7 +144,7 @@ func (t translation) apply(node any) {
 				continue
 			case "summary", "description", "title":
 				if text, ok := member.(string); ok {
-					if to := t.catalog[text]; to != "" {
+					if to := t.catalogue[text]; to != "" {
 						n[name] = to
 					} else if text != t.title {
 						t.missing[text] = true

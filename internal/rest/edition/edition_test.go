@@ -22,8 +22,8 @@ func example(t *testing.T) (*Set, *int) {
 	return New(Source{
 		English: func() ([]byte, error) { *rendered++; return []byte(english), nil },
 		Title:   "Example", Languages: []string{"en", "es"},
-		Catalogs: fstest.MapFS{"es/a.json": {Data: []byte(`{"List":"Lista"}`)}},
-		Families: []contract.Family{{Name: "b", Title: "Example B", Root: "/b"}},
+		Catalogues: fstest.MapFS{"es/a.json": {Data: []byte(`{"List":"Lista"}`)}},
+		Families:   []contract.Family{{Name: "b", Title: "Example B", Root: "/b"}},
 	}), rendered
 }
 
@@ -47,7 +47,7 @@ func TestRenderedOnce(t *testing.T) {
 	}
 }
 
-// TestTranslated: texts of the catalog are replaced, and missing ones are listed.
+// TestTranslated: texts of the catalogue are replaced, and missing ones are listed.
 func TestTranslated(t *testing.T) {
 	s, _ := example(t)
 	e, err := s.Get("", "es")

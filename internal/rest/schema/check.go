@@ -254,7 +254,7 @@ func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if err := json.Unmarshal(kept.AppendJSON(nil), body.Interface()); err != nil {
 		return c.details
 	}
-	if known, ok := body.Interface().(Offender); ok {
+	if known, ok := reflect.TypeAssert[Offender](body); ok {
 		for _, d := range known.Offences() {
 			if !overlaps(bad, d.Pointer) && len(c.details) < MaxDetails {
 				c.details = append(c.details, d)

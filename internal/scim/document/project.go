@@ -117,9 +117,7 @@ func merged(a, b any) any {
 		return b
 	case map[string]any:
 		before, _ := a.(map[string]any)
-		for name, v := range before {
-			b[name] = v
-		}
+		maps.Copy(b, before)
 	}
 	return b
 }

@@ -23,8 +23,6 @@ type agentListIn struct {
 	Provider string `query:"provider" maxLength:"200" doc:"Only agents of this provider"`
 }
 
-type agentPageOut struct{ Body agent.Page }
-
 type agentOut struct {
 	ETag string `header:"ETag" doc:"Version of the agent"`
 	Body agent.Agent
@@ -43,14 +41,10 @@ type agentDeleteIn struct {
 	rest.IfMatch
 }
 
-type agentKeysOut struct{ Body agent.Keys }
-
 type agentKeyIn struct {
 	AgentPath
 	Body auth.RotateRequest
 }
-
-type agentKeyOut struct{ Body auth.DedicatedKey }
 
 // agentKeys registers the keys of AI agents.
 func (h *Handler) agentKeys(r *rest.Router) {
@@ -59,9 +53,8 @@ func (h *Handler) agentKeys(r *rest.Router) {
 		ID: "list-ai-agent-keys", Method: http.MethodGet, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:read", Tags: tags,
 		Summary: "List the keys of an AI agent", Description: "Newest first, without the keys themselves.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*agentKeysOut, error) {
-			keys, err := h.Agents.Keys(ctx, sc, in.ID)
-			return &agentKeysOut{keys}, err
+		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*rest.JSON[agent.Keys], error) {
+			return rest.Answer(h.Agents.Keys(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-ai-agent-key", Method: http.MethodPost, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:write", Also: "decisions:read", Tags: tags,
@@ -69,17 +62,16 @@ func (h *Handler) agentKeys(r *rest.Router) {
 		Summary:     "Create or replace the key of an AI agent",
 		Description: "Only this answer contains the key. Earlier keys of the agent end after grace_seconds. The key asks for decisions about the agent itself (/decisions/evaluate, /decisions/evaluate/bulk, AuthZEN's evaluation and evaluations) and does nothing else: another subject, or own roles and attributes, are refused (403). It does not work while the agent is inactive. The caller also needs decisions:read. An agent has at most 10 keys at the same time (403).",
 	},
-		func(ctx context.Context, sc scope.Scope, in *agentKeyIn) (*agentKeyOut, error) {
-			k, err := h.Agents.IssueKey(ctx, sc, in.ID, time.Duration(in.Body.GraceSeconds)*time.Second)
-			return &agentKeyOut{k}, err
+		func(ctx context.Context, sc scope.Scope, in *agentKeyIn) (*rest.JSON[auth.DedicatedKey], error) {
+			return rest.Answer(h.Agents.IssueKey(ctx, sc, in.ID, time.Duration(in.Body.GraceSeconds)*time.Second))
 		})
 	rest.Register(r, rest.Op{
 		ID: "revoke-ai-agent-keys", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}/keys", Permission: "agents:write", Tags: tags,
 		Summary: "Revoke the keys of an AI agent", Description: "All keys of the agent end at once.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*rest.JSON[rest.Removed], error) {
 			_, err := h.Agents.RevokeKeys(ctx, sc, in.ID)
-			return &removedOut{rest.Removed{Message: "keys revoked", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "keys revoked", ID: in.ID}, err)
 		})
 }
 
@@ -90,9 +82,8 @@ func (h *Handler) agents(r *rest.Router) {
 		ID: "list-ai-agents", Method: http.MethodGet, Path: "/ai-agents", Permission: "agents:read", Tags: tags,
 		Summary: "List AI agents", Description: "By id.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *agentListIn) (*agentPageOut, error) {
-			page, err := h.Agents.List(ctx, sc, agent.Filter{Type: in.Type, Provider: in.Provider, Skip: int64(in.Skip), Limit: int64(in.Limit)})
-			return &agentPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *agentListIn) (*rest.JSON[agent.Page], error) {
+			return rest.Answer(h.Agents.List(ctx, sc, agent.Filter{Type: in.Type, Provider: in.Provider, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-ai-agent", Method: http.MethodPost, Path: "/ai-agents", Permission: "agents:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
@@ -129,10 +120,10 @@ func (h *Handler) agents(r *rest.Router) {
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove an AI agent", Description: "Decisions no longer know the agent, and its keys end at once.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
 				return h.Agents.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "AI agent deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "AI agent deleted successfully", ID: in.ID}, err)
 		})
 }

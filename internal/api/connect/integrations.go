@@ -20,8 +20,6 @@ type integrationListIn struct {
 	Kind string `query:"kind" enum:"webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Only integrations of this kind"`
 }
 
-type integrationPageOut struct{ Body integration.Page }
-
 type integrationOut struct {
 	ETag string `header:"ETag" doc:"Version of the integration; deliveries do not change it"`
 	Body integration.Integration
@@ -39,8 +37,6 @@ type integrationDeleteIn struct {
 	IntegrationPath
 	rest.IfMatch
 }
-
-type integrationTestOut struct{ Body integration.TestResult }
 
 type integrationKindsOut struct {
 	Body struct {
@@ -60,9 +56,8 @@ func integrationOp(id, method, path, summary, description string) rest.Op {
 func (h *Handler) integrations(r *rest.Router) {
 	record := reflect.TypeFor[integration.Integration]()
 	list := integrationOp("list-integrations", http.MethodGet, "/integrations", "List integrations", "By id. Credentials are never returned; `credential_set` says whether there is one.")
-	rest.Register(r, list, func(ctx context.Context, sc scope.Scope, in *integrationListIn) (*integrationPageOut, error) {
-		page, err := h.Integrations.List(ctx, sc, in.Kind, int64(in.Skip), int64(in.Limit))
-		return &integrationPageOut{page}, err
+	rest.Register(r, list, func(ctx context.Context, sc scope.Scope, in *integrationListIn) (*rest.JSON[integration.Page], error) {
+		return rest.Answer(h.Integrations.List(ctx, sc, in.Kind, int64(in.Skip), int64(in.Limit)))
 	})
 	create := integrationOp("create-integration", http.MethodPost, "/integrations", "Create an integration",
 		"A `siem_forwarder` gets both audit logs, in their order and at least once, from now on or from the oldest stored entry. A `webhook` gets what the actions of controls send to it. So does a `workflow`, which answers back. An `approval_queue` gets requests for access and decides them. A `policy_engine` is a registry (OCI) or an S3 bucket, and gets the bundle of a bouncer for engines that do not reach gatehouse. A `break_glass_bridge` opens grants in emergencies. What the system does not accept is sent again. `settings` and `credential` depend on the kind: GET /integrations/kinds lists them. Internal networks are not called (422 `target_refused`).")
@@ -87,11 +82,11 @@ func (h *Handler) integrations(r *rest.Router) {
 	})
 	remove := integrationOp("delete-integration", http.MethodDelete, "/integrations/{integration_id}", "Remove an integration", "Waiting entries and messages are no longer sent.")
 	remove.Errors = []int{http.StatusPreconditionFailed}
-	rest.Register(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn) (*removedOut, error) {
+	rest.Register(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn) (*rest.JSON[rest.Removed], error) {
 		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
 			return h.Integrations.Delete(ctx, sc, in.ID, version)
 		})
-		return &removedOut{rest.Removed{Message: "Integration deleted successfully", ID: in.ID}}, err
+		return rest.Answer(rest.Removed{Message: "Integration deleted successfully", ID: in.ID}, err)
 	})
 	h.integrationActions(r)
 	h.integrationRuns(r)
@@ -102,9 +97,8 @@ func (h *Handler) integrations(r *rest.Router) {
 func (h *Handler) integrationActions(r *rest.Router) {
 	rest.Register(r, integrationOp("test-integration", http.MethodPost, "/integrations/{integration_id}/test", "Send a test to an integration",
 		"Sends an example at once and shows the system's answer. It is tried once, even while the integration is disabled. For a `policy_engine`, the bundle is built, and the store is asked whether it would take it: an upload to the registry begins and is given up, or an object beside the bundle is stored and removed."),
-		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*integrationTestOut, error) {
-			out, err := h.Integrations.Test(ctx, sc, in.ID)
-			return &integrationTestOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *IntegrationPath) (*rest.JSON[integration.TestResult], error) {
+			return rest.Answer(h.Integrations.Test(ctx, sc, in.ID))
 		})
 	rest.Register(r, integrationOp("list-integration-kinds", http.MethodGet, "/integrations/kinds", "List the kinds of integrations",
 		"The settings and the members of the credential that each kind takes, for forms. docs/integrations-out.md says what they mean."),

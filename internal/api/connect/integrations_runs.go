@@ -17,8 +17,6 @@ type integrationRunsIn struct {
 	Status string `query:"status" enum:"pending,running,succeeded,failed,approved,denied,expired,superseded" doc:"Only runs in this state"`
 }
 
-type integrationRunsOut struct{ Body integration.RunPage }
-
 type integrationAnswerIn struct {
 	IntegrationPath
 	Run  int64 `path:"run_id" minimum:"1" doc:"Id of the run"`
@@ -73,9 +71,8 @@ func (h *Handler) takeBridge(w http.ResponseWriter, req *http.Request, sc scope.
 func (h *Handler) integrationRuns(r *rest.Router) {
 	rest.Register(r, integrationOp("list-integration-runs", http.MethodGet, "/integrations/{integration_id}/runs", "List what an integration was started with",
 		"Newest first: each message to a system that answers back, and how it ended. Tokens are never returned. Runs are kept for 90 days after their end."),
-		func(ctx context.Context, sc scope.Scope, in *integrationRunsIn) (*integrationRunsOut, error) {
-			page, err := h.Integrations.Runs(ctx, sc, in.ID, in.Status, int64(in.Skip), int64(in.Limit))
-			return &integrationRunsOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *integrationRunsIn) (*rest.JSON[integration.RunPage], error) {
+			return rest.Answer(h.Integrations.Runs(ctx, sc, in.ID, in.Status, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "answer-integration-run", Method: http.MethodPost, Path: "/integrations/{integration_id}/runs/{run_id}/answer", Public: true, Tags: []string{"Integrations"},

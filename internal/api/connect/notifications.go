@@ -78,11 +78,11 @@ func (h *Handler) channels(r *rest.Router) {
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a notification channel", Description: "Removes its deliveries too. Pending ones are no longer sent.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *channelDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *channelDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {
 				return h.Channels.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Channel deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Channel deleted successfully", ID: in.ID}, err)
 		})
 	h.channelActions(r)
 }

@@ -78,11 +78,11 @@ func (h *Handler) alertRules(r *rest.Router) {
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove an alert rule", Description: "If it was firing, the channels get a message that it ended.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
 				return struct{}{}, h.Alerts.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Alert rule deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Alert rule deleted successfully", ID: in.ID}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "preview-alert-rule", Method: http.MethodPost, Path: "/notifications/alert-rules/preview", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,

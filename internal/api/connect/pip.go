@@ -22,8 +22,6 @@ type sourceListIn struct {
 	Health   string `query:"health_status" enum:"unknown,healthy,stale,unhealthy" doc:"Only data sources in this health"`
 }
 
-type sourcePageOut struct{ Body pip.Page }
-
 type sourceOut struct {
 	ETag string `header:"ETag" doc:"Version of the data source; syncs do not change it"`
 	Body pip.Connection
@@ -44,21 +42,15 @@ type sourceDeleteIn struct {
 
 type sourceTestIn struct{ Body pip.Trial }
 
-type sourceTestOut struct{ Body pip.TestResult }
-
 type syncListIn struct {
 	SourcePath
 	rest.Page
 }
 
-type syncPageOut struct{ Body pip.SyncPage }
-
 type syncIn struct {
 	SourcePath
 	Sync int64 `path:"sync_job_id" minimum:"1" doc:"Id of the sync"`
 }
-
-type syncOut struct{ Body pip.Sync }
 
 // Triggered is the answer to a request for a sync.
 type Triggered struct {
@@ -68,8 +60,6 @@ type Triggered struct {
 	Status       string `json:"status" enum:"pending,in_progress" doc:"State of the sync."`
 }
 
-type triggeredOut struct{ Body Triggered }
-
 // dataSources registers the data sources.
 func (h *Handler) dataSources(r *rest.Router) {
 	tags, record := []string{"Data sources"}, reflect.TypeFor[pip.Connection]()
@@ -77,9 +67,8 @@ func (h *Handler) dataSources(r *rest.Router) {
 		ID: "list-pip-connections", Method: http.MethodGet, Path: "/pip/connections", Permission: "pip:read", Tags: tags,
 		Summary: "List data sources", Description: "By id. Credentials are never returned; `credentials_set` says whether there are any.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *sourceListIn) (*sourcePageOut, error) {
-			page, err := h.Sources.List(ctx, sc, pip.Filter{Provider: in.Provider, Type: in.Type, Health: in.Health, Skip: int64(in.Skip), Limit: int64(in.Limit)})
-			return &sourcePageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *sourceListIn) (*rest.JSON[pip.Page], error) {
+			return rest.Answer(h.Sources.List(ctx, sc, pip.Filter{Provider: in.Provider, Type: in.Type, Health: in.Health, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-pip-connection", Method: http.MethodPost, Path: "/pip/connections", Permission: "pip:write", Tags: tags, Status: http.StatusCreated,
@@ -117,11 +106,11 @@ func (h *Handler) dataSources(r *rest.Router) {
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a data source", Description: "Removes its data, too: `data.pip.<name>` is undefined from then on.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
 				return struct{}{}, h.Sources.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Data source deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Data source deleted successfully", ID: in.ID}, err)
 		})
 	h.syncs(r)
 }
@@ -134,9 +123,8 @@ func (h *Handler) syncs(r *rest.Router) {
 		Summary:     "Test a data source",
 		Description: "Reads the first page of the source in the request, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *sourceTestIn) (*sourceTestOut, error) {
-			out, err := h.Sources.Test(ctx, sc, in.Body)
-			return &sourceTestOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *sourceTestIn) (*rest.JSON[pip.TestResult], error) {
+			return rest.Answer(h.Sources.Test(ctx, sc, in.Body))
 		})
 	rest.Register(r, rest.Op{
 		ID: "trigger-pip-sync", Method: http.MethodPost, Path: "/pip/connections/{connection_id}/trigger-sync", Permission: "pip:write", Tags: tags,
@@ -144,24 +132,22 @@ func (h *Handler) syncs(r *rest.Router) {
 		Summary:     "Sync a data source now",
 		Description: "The sync runs in the background, even while `sync_enabled` is false. If one waits or runs already, the answer describes that one.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*triggeredOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*rest.JSON[Triggered], error) {
 			y, err := h.Sources.Trigger(ctx, sc, in.ID)
-			return &triggeredOut{Triggered{Message: "The sync was requested", ConnectionID: in.ID, SyncJobID: y.ID, Status: y.Status}}, err
+			return rest.Answer(Triggered{Message: "The sync was requested", ConnectionID: in.ID, SyncJobID: y.ID, Status: y.Status}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-pip-syncs", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs", Permission: "pip:read", Tags: tags,
 		Summary: "List the syncs of a data source", Description: "Newest first. The last 100 are kept.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *syncListIn) (*syncPageOut, error) {
-			page, err := h.Sources.Syncs(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit))
-			return &syncPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *syncListIn) (*rest.JSON[pip.SyncPage], error) {
+			return rest.Answer(h.Sources.Syncs(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-pip-sync", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs/{sync_job_id}", Permission: "pip:read", Tags: tags,
 		Summary: "Read a sync of a data source",
 	},
-		func(ctx context.Context, sc scope.Scope, in *syncIn) (*syncOut, error) {
-			y, err := h.Sources.Sync(ctx, sc, in.ID, in.Sync)
-			return &syncOut{y}, err
+		func(ctx context.Context, sc scope.Scope, in *syncIn) (*rest.JSON[pip.Sync], error) {
+			return rest.Answer(h.Sources.Sync(ctx, sc, in.ID, in.Sync))
 		})
 }

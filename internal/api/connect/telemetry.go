@@ -20,29 +20,15 @@ type telemetryUpdateIn struct {
 	Body telemetry.Change
 }
 
-type telemetryTestOut struct{ Body telemetry.ConnectionTest }
-
-type telemetryPreviewOut struct{ Body telemetry.Report }
-
 type telemetryHistoryIn struct {
 	Limit int `query:"limit" default:"10" minimum:"1" maximum:"1000" doc:"Largest number of entries in the answer"`
 	Skip  int `query:"skip" default:"0" minimum:"0" doc:"Number of entries to skip"`
 }
 
-type telemetryHistoryOut struct{ Body []telemetry.Entry }
-
-type telemetrySentOut struct{ Body telemetry.Sent }
-
 // TransmissionPath names a transmission.
 type TransmissionPath struct {
 	ID int64 `path:"log_id" minimum:"1" doc:"Id of the transmission"`
 }
-
-type telemetryRetriedOut struct{ Body telemetry.Retried }
-
-type telemetryHealthOut struct{ Body telemetry.Health }
-
-type telemetrySchedulerOut struct{ Body telemetry.SchedulerStatus }
 
 // telemetryOp returns what the operations of telemetry have in common.
 func telemetryOp(id, method, path, summary, description string) rest.Op {
@@ -73,28 +59,24 @@ func (h *Handler) telemetry(r *rest.Router) {
 	})
 	rest.Register(r, telemetryOp("test-telemetry-connection", http.MethodPost, "/telemetry/test-connection", "Call the license server now",
 		"GET <business_admin_url>/license with the API key as the bearer token. The answer's `message` says what went wrong; a failed test is an answer with `status` failed. 404 without a license server."),
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetryTestOut, error) {
-			out, err := h.Telemetry.TestConnection(ctx, sc)
-			return &telemetryTestOut{out}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.ConnectionTest], error) {
+			return rest.Answer(h.Telemetry.TestConnection(ctx, sc))
 		})
 	rest.Register(r, telemetryOp("preview-telemetry", http.MethodGet, "/telemetry/preview", "Show exactly what would be sent",
 		"The report of the current period. A report that is sent has the same bytes as this answer, before encryption. It contains no names, rules, inputs or addresses."),
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetryPreviewOut, error) {
-			out, err := h.Telemetry.Preview(ctx, sc)
-			return &telemetryPreviewOut{out}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.Report], error) {
+			return rest.Answer(h.Telemetry.Preview(ctx, sc))
 		})
 	h.transmissions(r)
 	rest.Register(r, telemetryOp("get-telemetry-health", http.MethodGet, "/telemetry/health", "Get the state of telemetry",
 		"Asks the license server; after a failed call, it is not asked again for a minute."),
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetryHealthOut, error) {
-			out, err := h.Telemetry.HealthOf(ctx, sc)
-			return &telemetryHealthOut{out}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.Health], error) {
+			return rest.Answer(h.Telemetry.HealthOf(ctx, sc))
 		})
 	rest.Register(r, telemetryOp("get-telemetry-scheduler", http.MethodGet, "/telemetry/scheduler-status", "Get the state of the schedule",
 		"Reports are due at midnight UTC and sent a few minutes later, by one replica."),
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetrySchedulerOut, error) {
-			out, err := h.Telemetry.Scheduler(ctx, sc)
-			return &telemetrySchedulerOut{out}, err
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.SchedulerStatus], error) {
+			return rest.Answer(h.Telemetry.Scheduler(ctx, sc))
 		})
 }
 
@@ -102,21 +84,18 @@ func (h *Handler) telemetry(r *rest.Router) {
 func (h *Handler) transmissions(r *rest.Router) {
 	rest.Register(r, telemetryOp("list-telemetry-transmissions", http.MethodGet, "/telemetry/history", "List transmissions",
 		"Newest first. Entries older than `local_retention_days` are removed."),
-		func(ctx context.Context, sc scope.Scope, in *telemetryHistoryIn) (*telemetryHistoryOut, error) {
-			list, err := h.Telemetry.History(ctx, sc, int64(in.Skip), int64(in.Limit))
-			return &telemetryHistoryOut{list}, err
+		func(ctx context.Context, sc scope.Scope, in *telemetryHistoryIn) (*rest.JSON[[]telemetry.Entry], error) {
+			return rest.Answer(h.Telemetry.History(ctx, sc, int64(in.Skip), int64(in.Limit)))
 		})
 	send := telemetryOp("send-telemetry", http.MethodPost, "/telemetry/send-now", "Send the report of the current period now",
 		"POST <business_admin_url>/telemetry with the API key as the bearer token, and an Idempotency-Key that stays the same when the report is sent again. 500 if the report does not arrive: `detail` says why, and it is tried again after 5 minutes, 10 minutes and so on. The schedule does not change. 400 while telemetry is disabled.")
-	rest.Register(r, send, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*telemetrySentOut, error) {
-		out, err := h.Telemetry.SendNow(ctx, sc)
-		return &telemetrySentOut{out}, err
+	rest.Register(r, send, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.Sent], error) {
+		return rest.Answer(h.Telemetry.SendNow(ctx, sc))
 	})
 	retry := telemetryOp("retry-telemetry-transmission", http.MethodPost, "/telemetry/history/{log_id}/retry", "Send a failed report again",
 		"Sends the report of its own period. 409 if it has arrived or is being sent; 500 if it does not arrive.")
 	retry.Errors = []int{http.StatusConflict}
-	rest.Register(r, retry, func(ctx context.Context, sc scope.Scope, in *TransmissionPath) (*telemetryRetriedOut, error) {
-		out, err := h.Telemetry.Retry(ctx, sc, in.ID)
-		return &telemetryRetriedOut{out}, err
+	rest.Register(r, retry, func(ctx context.Context, sc scope.Scope, in *TransmissionPath) (*rest.JSON[telemetry.Retried], error) {
+		return rest.Answer(h.Telemetry.Retry(ctx, sc, in.ID))
 	})
 }

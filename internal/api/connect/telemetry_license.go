@@ -10,33 +10,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/telemetry"
 )
 
-type licenseStatusOut struct{ Body telemetry.LicenseStatus }
-
-type licenseCheckOut struct{ Body telemetry.Check }
-
 // license registers the license, and the messages of the license server.
 func (h *Handler) license(r *rest.Router) {
 	tags := []string{"License"}
 	status := telemetryOp("get-license-status", http.MethodGet, "/telemetry/license-status", "Get what the license allows",
 		"Asks the license server; after a failed call, it is not asked again for a minute. Without a configuration the tier is community and nothing is gated. While the server cannot be reached, policies cannot be tested, and the last license that it confirmed decides on promotions. Decisions never depend on the license.")
 	status.Tags = tags
-	rest.Register(r, status, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*licenseStatusOut, error) {
-		out, err := h.Telemetry.LicenseStatus(ctx, sc)
-		return &licenseStatusOut{out}, err
+	rest.Register(r, status, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.LicenseStatus], error) {
+		return rest.Answer(h.Telemetry.LicenseStatus(ctx, sc))
 	})
 	tests := telemetryOp("check-license-for-tests", http.MethodGet, "/telemetry/license-check/test-policies", "Check whether policies may be tested",
 		"403 without a connection to the license server; 404 without a license server. POST /policies/{policy_id}/test and the tests of policies as code ask the same.")
 	tests.Tags = tags
-	rest.Register(r, tests, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*licenseCheckOut, error) {
-		out, err := h.Telemetry.CheckTests(ctx, sc)
-		return &licenseCheckOut{out}, err
+	rest.Register(r, tests, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.Check], error) {
+		return rest.Answer(h.Telemetry.CheckTests(ctx, sc))
 	})
 	promote := telemetryOp("check-license-for-promotion", http.MethodGet, "/telemetry/license-check/promote-production", "Check whether policies may be promoted",
 		"POST /policies/{policy_id}/promote checks the license, and so does a switch of production to enforce. 404 without a license server.")
 	promote.Tags = tags
-	rest.Register(r, promote, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*licenseCheckOut, error) {
-		out, err := h.Telemetry.CheckPromotion(ctx, sc)
-		return &licenseCheckOut{out}, err
+	rest.Register(r, promote, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[telemetry.Check], error) {
+		return rest.Answer(h.Telemetry.CheckPromotion(ctx, sc))
 	})
 	rest.Raw(r, rest.Op{
 		ID: "update-license", Method: http.MethodPost, Path: "/telemetry/webhook/license-update", Public: true, Tags: tags,

@@ -41,8 +41,6 @@ type webhookRotateIn struct {
 	Body webhook.Rotation
 }
 
-type removedOut struct{ Body rest.Removed }
-
 type eventTypesOut struct {
 	Body struct {
 		EventTypes []webhook.EventType `json:"event_types" doc:"In a fixed order."`
@@ -105,11 +103,11 @@ func (h *Handler) webhooks(r *rest.Router) {
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a webhook", Description: "Removes its deliveries too. Pending ones are no longer sent.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn) (*removedOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
 				return h.Webhooks.Delete(ctx, sc, in.ID, version)
 			})
-			return &removedOut{rest.Removed{Message: "Webhook deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Webhook deleted successfully", ID: in.ID}, err)
 		})
 	h.webhookActions(r)
 	for _, e := range webhook.Catalogue() {

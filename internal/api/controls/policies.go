@@ -130,7 +130,7 @@ func (h *Handler) policies(r *rest.Router) {
 			if in.Hard {
 				message = "Policy permanently deleted"
 			}
-			return &rest.JSON[PolicyDeleted]{Body: PolicyDeleted{message, in.ID, at.UTC()}}, err
+			return rest.Answer(PolicyDeleted{message, in.ID, at.UTC()}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,

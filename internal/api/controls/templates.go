@@ -71,7 +71,7 @@ func (h *Handler) templates(r *rest.Router) {
 				out.Templates = append(out.Templates, templateSummary(t))
 			}
 			out.Total = len(out.Templates)
-			return &rest.JSON[TemplateList]{Body: out}, nil
+			return rest.Answer(out, nil)
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
@@ -95,7 +95,7 @@ func (h *Handler) templates(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &rest.JSON[TemplateFilled]{Body: templateFilled(f, in.ResourceID)}, nil
+			return rest.Answer(templateFilled(f, in.ResourceID), nil)
 		})
 }
 

@@ -23,10 +23,6 @@ type accessListIn struct {
 	Mine   bool   `query:"mine" doc:"Only requests that the caller filed, or that are for them"`
 }
 
-type accessPageOut struct{ Body access.Page }
-
-type accessOut struct{ Body access.Request }
-
 type accessFileIn struct {
 	rest.InEnvironment
 	Body access.Draft
@@ -54,35 +50,30 @@ func (h *Handler) accessRequests(r *rest.Router) {
 	own := func(o rest.Op) rest.Op { o.Agents = true; return o }
 	rest.Register(r, own(op("list-access-requests", http.MethodGet, "", "List requests for access",
 		"Newest first. Callers without resources:write and audit:read see the requests that they filed, or that are for them.", "decisions:read")),
-		func(ctx context.Context, sc scope.Scope, in *accessListIn) (*accessPageOut, error) {
-			page, err := h.Access.List(ctx, sc, access.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}, in.Mine)
-			return &accessPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *accessListIn) (*rest.JSON[access.Page], error) {
+			return rest.Answer(h.Access.List(ctx, sc, access.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}, in.Mine))
 		})
 	file := op("create-access-request", http.MethodPost, "", "Request access",
 		"Asks approvers for access to a resource. Its attribute `request_access` is true, or the annotation of a control that decides about it. People and AI agents request access for themselves, API keys for the users of an application. Notification channels hear of it. A request that nobody decides lapses after a week, or after the tenant's `access_request_hours`. The environment is production unless the request names one.", "decisions:read")
 	file.Status, file.Creates, file.Record, file.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound, http.StatusConflict}
-	rest.Register(r, own(file), func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
-		out, err := h.Access.File(ctx, sc, in.Body)
-		return &accessOut{out}, err
+	rest.Register(r, own(file), func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*rest.JSON[access.Request], error) {
+		return rest.Answer(h.Access.File(ctx, sc, in.Body))
 	})
 	glass := op("open-break-glass-grant", http.MethodPost, "/break-glass", "Open a grant in an emergency",
 		"Nobody requested it first, and the resource need not let its denials be requested. `duration_seconds` is required, at most a day. Notification channels hear of it as critical. Only a person who is signed in opens one, and not for themselves. Revoke it to end it early. The environment is production unless the request names one.", access.Approving)
 	glass.Status, glass.Creates, glass.Record, glass.Errors = http.StatusCreated, true, reflect.TypeFor[access.Request](), []int{http.StatusNotFound}
-	rest.Register(r, glass, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*accessOut, error) {
-		out, err := h.Access.BreakGlass(ctx, sc, in.Body)
-		return &accessOut{out}, err
+	rest.Register(r, glass, func(ctx context.Context, sc scope.Scope, in *accessFileIn) (*rest.JSON[access.Request], error) {
+		return rest.Answer(h.Access.BreakGlass(ctx, sc, in.Body))
 	})
 	rest.Register(r, own(op("get-access-request", http.MethodGet, "/{request_id}", "Read a request for access", "", "decisions:read")),
-		func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
-			out, err := h.Access.Get(ctx, sc, in.ID)
-			return &accessOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*rest.JSON[access.Request], error) {
+			return rest.Answer(h.Access.Get(ctx, sc, in.ID))
 		})
 	back := own(op("withdraw-access-request", http.MethodPost, "/{request_id}/withdraw", "Withdraw a request for access",
 		"Takes back a request that waits for a decision. Whoever filed it can, and the person or AI agent whom it is for.", "decisions:read"))
 	back.Errors = []int{http.StatusConflict}
-	rest.Register(r, back, func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*accessOut, error) {
-		out, err := h.Access.TakeBack(ctx, sc, in.ID)
-		return &accessOut{out}, err
+	rest.Register(r, back, func(ctx context.Context, sc scope.Scope, in *AccessRequestPath) (*rest.JSON[access.Request], error) {
+		return rest.Answer(h.Access.TakeBack(ctx, sc, in.ID))
 	})
 	decide := func(id, path, summary, description string) rest.Op {
 		o := op(id, http.MethodPost, "/{request_id}/"+path, summary, description, access.Approving)
@@ -91,20 +82,17 @@ func (h *Handler) accessRequests(r *rest.Router) {
 	}
 	rest.Register(r, decide("approve-access-request", "approve", "Grant the requested access",
 		"The grant begins at once and ends by itself. Controls read it as data.grants.<subject>. Only a person who is signed in decides, and nobody their own request."),
-		func(ctx context.Context, sc scope.Scope, in *accessApproveIn) (*accessOut, error) {
-			out, err := h.Access.Approve(ctx, sc, in.ID, in.Body)
-			return &accessOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *accessApproveIn) (*rest.JSON[access.Request], error) {
+			return rest.Answer(h.Access.Approve(ctx, sc, in.ID, in.Body))
 		})
 	rest.Register(r, decide("deny-access-request", "deny", "Deny a request for access", "Only a person who is signed in decides, and nobody their own request."),
-		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*accessOut, error) {
-			out, err := h.Access.Deny(ctx, sc, in.ID, in.Body)
-			return &accessOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*rest.JSON[access.Request], error) {
+			return rest.Answer(h.Access.Deny(ctx, sc, in.ID, in.Body))
 		})
 	revoke := decide("revoke-access-grant", "revoke", "End a grant before its time", "Effective at once on servers, and on each bouncer when it gets its next bundle.")
 	revoke.Only = rest.Everybody
 	rest.Register(r, revoke,
-		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*accessOut, error) {
-			out, err := h.Access.Revoke(ctx, sc, in.ID, in.Body)
-			return &accessOut{out}, err
+		func(ctx context.Context, sc scope.Scope, in *accessRefuseIn) (*rest.JSON[access.Request], error) {
+			return rest.Answer(h.Access.Revoke(ctx, sc, in.ID, in.Body))
 		})
 }

@@ -60,7 +60,7 @@ func (h *Handler) log(r *rest.Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &rest.JSON[audit.Decision]{Body: d}, nil
+			return rest.Answer(d, nil)
 		})
 	rest.Register(r, rest.Op{
 		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,

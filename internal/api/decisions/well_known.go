@@ -32,12 +32,12 @@ func (h *Handler) discovery(r *rest.Router) {
 		Summary: "Find the AuthZEN endpoints", Description: "The metadata of the AuthZEN policy decision point. It does not reveal which tenants exist.",
 	}
 	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*rest.JSON[AuthZENMetadata], error) {
-		return &rest.JSON[AuthZENMetadata]{Body: h.authzenMetadata("")}, nil
+		return rest.Answer(h.authzenMetadata(""), nil)
 	})
 	op.ID, op.Path = "authzen-tenant-configuration", op.Path+"/{tenant}"
 	op.Summary = "Find the AuthZEN endpoints of a tenant"
 	rest.Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*rest.JSON[AuthZENMetadata], error) {
-		return &rest.JSON[AuthZENMetadata]{Body: h.authzenMetadata("/" + in.Tenant)}, nil
+		return rest.Answer(h.authzenMetadata("/"+in.Tenant), nil)
 	})
 }
 

@@ -104,15 +104,14 @@ type EditorStatus struct {
 }
 
 type (
-	editorAIn        struct{ Body EditorARequest }
-	editorAOut       struct{ Body EditorAAnswer }
-	editorBIn        struct{ Body EditorBRequest }
-	editorBOut       struct{ Body EditorBAnswer }
-	editorSessionIn  struct{ Body EditorSessionRequest }
-	editorSessionOut struct{ Body EditorSession }
-	editorSetIn      struct{ Body EditorSettings }
-	editorSetOut     struct{ Body EditorSettingsAnswer }
-	editorStatusOut  struct{ Body EditorStatus }
+	editorAIn       struct{ Body EditorARequest }
+	editorAOut      struct{ Body EditorAAnswer }
+	editorBIn       struct{ Body EditorBRequest }
+	editorBOut      struct{ Body EditorBAnswer }
+	editorSessionIn struct{ Body EditorSessionRequest }
+	editorSetIn     struct{ Body EditorSettings }
+	editorSetOut    struct{ Body EditorSettingsAnswer }
+	editorStatusOut struct{ Body EditorStatus }
 )
 
 // ide registers the operations of editors and repositories.
@@ -211,7 +210,7 @@ func (h *Handler) editorB(ctx context.Context, sc scope.Scope, in *editorBIn) (*
 	return &editorBOut{EditorBAnswer{Success: true, Valid: len(g.Errors) == 0, Errors: g.Errors, Warnings: g.Warnings, Completions: g.Completions, Fixes: g.Fixes}}, err
 }
 
-func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorSessionIn) (*editorSessionOut, error) {
+func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorSessionIn) (*rest.JSON[EditorSession], error) {
 	b := in.Body
 	var got ide.Synced
 	var err error
@@ -229,10 +228,10 @@ func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorS
 	if err != nil {
 		return nil, err
 	}
-	return &editorSessionOut{EditorSession{
+	return rest.Answer(EditorSession{
 		Success: true, SessionID: got.ID, Version: got.Version, FilePath: got.FilePath, PolicyContent: got.Content, Package: got.Package(),
 		Attributes: got.Attributes, Valid: got.Valid, Errors: got.Errors, Warnings: got.Warnings, ExpiresAt: got.ExpiresAt.UTC(),
-	}}, nil
+	}, nil)
 }
 
 // RepositoryPath identifies a registered repository.
@@ -257,11 +256,9 @@ type (
 		RepositoryPath
 		rest.IfMatch
 	}
-	deploymentPageOut struct{ Body ide.DeploymentPage }
-	deploymentIn      struct {
+	deploymentIn struct {
 		ID string `path:"deployment_id" maxLength:"64" doc:"Id of the deployment"`
 	}
-	deploymentOut struct{ Body ide.Deployment }
 	pageIn        struct{ rest.Page }
 	deploymentsIn struct {
 		rest.Page
@@ -326,24 +323,21 @@ func (h *Handler) repositories(r *rest.Router) {
 		Summary:     "Deploy a repository's newest commit now",
 		Description: "Fetches the newest commit of the registered branch, or of the default branch, and deploys its controls to sandbox. The answer comes at once: read the deployment until it has ended. While a sync of the repository runs, the answer is that sync. Also needs policies:write.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*deploymentOut, error) {
-			d, err := h.IDE.SyncRepository(ctx, sc, in.ID)
-			return &deploymentOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*rest.JSON[ide.Deployment], error) {
+			return rest.Answer(h.IDE.SyncRepository(ctx, sc, in.ID))
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the deployments and checks of editors and repositories", Description: "Newest first; kept for 90 days.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *deploymentsIn) (*deploymentPageOut, error) {
-			page, err := h.IDE.Deployments(ctx, sc, in.Repository, int64(in.Skip), int64(in.Limit))
-			return &deploymentPageOut{page}, err
+		func(ctx context.Context, sc scope.Scope, in *deploymentsIn) (*rest.JSON[ide.DeploymentPage], error) {
+			return rest.Answer(h.IDE.Deployments(ctx, sc, in.Repository, int64(in.Skip), int64(in.Limit)))
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Get the state of a deployment",
 	},
-		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {
-			d, err := h.IDE.Deployment(ctx, sc, in.ID)
-			return &deploymentOut{d}, err
+		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*rest.JSON[ide.Deployment], error) {
+			return rest.Answer(h.IDE.Deployment(ctx, sc, in.ID))
 		})
 }

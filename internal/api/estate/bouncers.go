@@ -99,7 +99,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
 				return h.Bouncers.Delete(ctx, sc, in.ID, version)
 			})
-			return &rest.JSON[rest.Removed]{Body: rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,

@@ -126,6 +126,6 @@ func (h *Handler) resources(r *rest.Router) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
 				return h.Resources.Delete(ctx, sc, in.ID, version)
 			})
-			return &rest.JSON[rest.Removed]{Body: rest.Removed{Message: "Resource deleted successfully", ID: in.ID}}, err
+			return rest.Answer(rest.Removed{Message: "Resource deleted successfully", ID: in.ID}, err)
 		})
 }

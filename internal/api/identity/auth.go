@@ -95,7 +95,7 @@ func (h *Handler) auth(r *rest.Router) {
 			if sc.EnvBound {
 				me.Environment = sc.Env
 			}
-			return &rest.JSON[Me]{Body: me}, err
+			return rest.Answer(me, err)
 		})
 	rest.Raw(r, rest.Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,

@@ -71,7 +71,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *rest.JSON[CodeRequest]) (*rest.JSON[RecoveryCodes], error) {
 			codes, err := h.Auth.Factors.Confirm(ctx, sc, in.Body.Code)
-			return &rest.JSON[RecoveryCodes]{Body: RecoveryCodes{codes}}, err
+			return rest.Answer(RecoveryCodes{codes}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "renew-recovery-codes", Method: http.MethodPost, Path: path + "/recovery-codes", Reach: rest.ReachSelf, Only: rest.People, Tags: tags,
@@ -81,7 +81,7 @@ func (h *Handler) authFactor(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *rest.JSON[ConfirmedRequest]) (*rest.JSON[RecoveryCodes], error) {
 			codes, err := h.Auth.Factors.Renew(ctx, sc, in.Body.Password, in.Body.Code)
-			return &rest.JSON[RecoveryCodes]{Body: RecoveryCodes{codes}}, err
+			return rest.Answer(RecoveryCodes{codes}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "disable-second-factor", Method: http.MethodPost, Path: path + "/disable", Reach: rest.ReachSelf, Only: rest.People, Tags: tags,

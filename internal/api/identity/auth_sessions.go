@@ -74,7 +74,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[SessionList], error) {
 			list, err := h.Auth.Sessions.List(ctx, sc)
-			return &rest.JSON[SessionList]{Body: SessionList{list}}, err
+			return rest.Answer(SessionList{list}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
@@ -91,7 +91,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[SessionsEnded], error) {
 			n, err := h.Auth.Sessions.EndOthers(ctx, sc)
-			return &rest.JSON[SessionsEnded]{Body: SessionsEnded{n}}, err
+			return rest.Answer(SessionsEnded{n}, err)
 		})
 }
 

@@ -153,7 +153,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 	},
 		inTenant(h, func(ctx context.Context, sc scope.Scope, in *KeyPath) (*rest.JSON[Revoked], error) {
 			k, err := h.Auth.RevokeKey(ctx, sc, in.KeyID)
-			return &rest.JSON[Revoked]{Body: Revoked{"API key revoked", k.ID}}, err
+			return rest.Answer(Revoked{"API key revoked", k.ID}, err)
 		}))
 	rest.Register(r, rest.Op{
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,

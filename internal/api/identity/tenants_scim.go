@@ -102,6 +102,6 @@ func (h *Handler) tenantSCIMTokens(r *rest.Router, tags []string, path string) {
 	},
 		inTenant(h, func(ctx context.Context, sc scope.Scope, in *SCIMTokenPath) (*rest.JSON[Revoked], error) {
 			t, err := h.SCIMTokens.Revoke(ctx, sc, in.TokenID)
-			return &rest.JSON[Revoked]{Body: Revoked{"Token revoked", t.ID}}, err
+			return rest.Answer(Revoked{"Token revoked", t.ID}, err)
 		}))
 }

@@ -64,7 +64,7 @@ func (h *Handler) users(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *rest.JSON[user.Draft]) (*rest.JSON[UserCreated], error) {
 			u, err := h.Users.Create(ctx, sc, in.Body)
-			return &rest.JSON[UserCreated]{Body: UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
+			return rest.Answer(UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}, err)
 		})
 	h.usersImport(r, tags)
 	rest.Register(r, rest.Op{
@@ -100,6 +100,6 @@ func (h *Handler) users(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[Revoked], error) {
 			u, err := h.Users.Delete(ctx, sc, in.ID)
-			return &rest.JSON[Revoked]{Body: Revoked{"User deleted successfully", u.ID}}, err
+			return rest.Answer(Revoked{"User deleted successfully", u.ID}, err)
 		})
 }

@@ -33,7 +33,7 @@ func (h *Handler) userIdentities(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[Identities], error) {
 			list, err := h.Users.Identities(ctx, sc, in.ID)
-			return &rest.JSON[Identities]{Body: Identities{list}}, err
+			return rest.Answer(Identities{list}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "link-user-identity", Method: http.MethodPost, Path: path, Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true,

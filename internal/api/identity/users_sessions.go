@@ -22,7 +22,7 @@ func (h *Handler) userSessions(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[SessionList], error) {
 			list, err := h.Auth.Sessions.ListOf(ctx, sc, in.ID)
-			return &rest.JSON[SessionList]{Body: SessionList{list}}, err
+			return rest.Answer(SessionList{list}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-user-sessions", Method: http.MethodDelete, Path: path, Permission: "users:write", Tags: tags,
@@ -30,7 +30,7 @@ func (h *Handler) userSessions(r *rest.Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[SessionsEnded], error) {
 			n, err := h.Auth.Sessions.EndOf(ctx, sc, in.ID, "")
-			return &rest.JSON[SessionsEnded]{Body: SessionsEnded{n}}, err
+			return rest.Answer(SessionsEnded{n}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-user-session", Method: http.MethodDelete, Path: path + "/{session_id}", Permission: "users:write", Tags: tags,

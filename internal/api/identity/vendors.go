@@ -91,7 +91,7 @@ func (h *Handler) vendors(r *rest.Router) {
 			v, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (vendor.Vendor, error) {
 				return h.Vendors.Delete(ctx, sc, in.ID, version)
 			})
-			return &rest.JSON[Revoked]{Body: Revoked{"Vendor removed", v.ID}}, err
+			return rest.Answer(Revoked{"Vendor removed", v.ID}, err)
 		})
 	rest.Register(r, rest.Op{
 		ID: "rotate-vendor-key", Method: http.MethodPost, Path: "/vendors/{vendor_id}/rotate", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Status: http.StatusCreated, Creates: true,

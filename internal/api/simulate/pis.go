@@ -184,7 +184,7 @@ func (h *Handler) scenarios(r *rest.Router) {
 			if err := h.Simulator.DeleteScenario(ctx, sc, in.ID); err != nil {
 				return nil, err
 			}
-			return &rest.JSON[ScenarioDeleted]{Body: ScenarioDeleted{"Scenario deleted successfully"}}, nil
+			return rest.Answer(ScenarioDeleted{"Scenario deleted successfully"}, nil)
 		})
 }
 

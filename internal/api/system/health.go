@@ -142,7 +142,7 @@ func (h *Handler) health(r *rest.Router) {
 		Summary: "Check that the process runs",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[Liveness], error) {
-			return &rest.JSON[Liveness]{Body: Liveness{Status: "live"}}, nil
+			return rest.Answer(Liveness{Status: "live"}, nil)
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
@@ -158,14 +158,14 @@ func (h *Handler) health(r *rest.Router) {
 					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
-			return &rest.JSON[Liveness]{Body: Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}}, nil
+			return rest.Answer(Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}, nil)
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "State of the delivery of policies to bouncers",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
-			return &rest.JSON[BridgeHealth]{Body: h.bridgeHealth(ctx)}, nil
+			return rest.Answer(h.bridgeHealth(ctx), nil)
 		})
 }
 

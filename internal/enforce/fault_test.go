@@ -83,7 +83,7 @@ func TestApplicationFaults(t *testing.T) {
 			_, b := startPublished(t, url, enforcing(allowAll), func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 300*time.Millisecond, 300*time.Millisecond })
 			for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 				for range 2 {
-					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // many times the limits of the bouncer
 					req, _ := http.NewRequestWithContext(ctx, method, b.url+"/x", nil)
 					resp, err := http.DefaultTransport.RoundTrip(req)
 					var body []byte
@@ -94,7 +94,7 @@ func TestApplicationFaults(t *testing.T) {
 					cancel()
 					switch {
 					case errors.Is(err, context.DeadlineExceeded):
-						t.Errorf("%s: the client still waits after 30 seconds", method)
+						t.Errorf("%s: the client still waits after 5 seconds", method)
 					case tc.want == 0 && err == nil:
 						t.Errorf("%s: a broken answer looks whole: %d %q", method, resp.StatusCode, body)
 					case tc.want != 0 && (err != nil || resp.StatusCode != tc.want):
@@ -263,7 +263,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // less than ClientReadTimeout
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a.test\r\n%s", path, head)
 			if all, err := io.ReadAll(c); err != nil || rawStatus(string(all)) != 408 {
 				t.Errorf("POST %s, a body that stalls %s: %q %v, want 408 and the end of the connection", path, name, all, err)
@@ -361,7 +361,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 	close(release)
 	wantAnswer(t, "the request that ran", <-got, 200, "done")
-	receive(t, "the stop", stopped)
+	receiveWithin(t, 10*time.Second, "the stop", stopped)
 	p.logged(1) // its decision is not lost
 }
 

@@ -482,10 +482,16 @@ func gzipped(text string) string {
 // receive waits for something from c.
 func receive[T any](t testing.TB, what string, c <-chan T) (got T) {
 	t.Helper()
+	return receiveWithin(t, 30*time.Second, what, c)
+}
+
+// receiveWithin receives a value, and fails if none arrives within the limit.
+func receiveWithin[T any](t testing.TB, limit time.Duration, what string, c <-chan T) (got T) {
+	t.Helper()
 	select {
 	case got = <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("timed out waiting for %s", what)
+	case <-time.After(limit):
+		t.Fatalf("timed out after %s waiting for %s", limit, what)
 	}
 	return got
 }

@@ -97,11 +97,11 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, guesser, "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("another account from the locked address: got %v, want unauthenticated", err)
 		}
-		r.clock.pass(lockout.LockTime - time.Second)
+		r.clock.Move(lockout.LockTime - time.Second)
 		if _, err := r.Login(ctx, guesser, "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
 			t.Errorf("a second before the end of the lock: got %v, want one second more", err)
 		}
-		r.clock.pass(time.Second)
+		r.clock.Move(time.Second)
 		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
 			t.Errorf("after the lock: %v", err)
 		}
@@ -161,7 +161,7 @@ func TestNobodyLocksOut(t *testing.T) {
 		signIn("from the guesser's network", "2001:db8::ffff", "carol", lockout.LongestPause)
 		signIn("from the guesser's network again", "2001:db8::1", "carol", 0)
 		signIn("from another network", "2001:db8:0:1::1", "bob", 0)
-		r.clock.pass(lockout.Window)
+		r.clock.Move(lockout.Window)
 		signIn("a window later", "203.0.113.79", "alice", 0)
 		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
 			t.Errorf("a flood of guesses writes %d audit entries, want at most 170", n)

@@ -35,6 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -362,17 +363,7 @@ func (g *client) park(tag string) parked {
 // until waits until ok is true.
 func (h *fixture) until(what string, ok func() bool) {
 	h.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			h.t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	timetest.WaitFor(h.t, what, ok)
 }
 
 // record returns the bouncer as the control plane knows it.

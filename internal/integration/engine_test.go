@@ -169,7 +169,7 @@ func TestPolicyEngine(t *testing.T) {
 					for range 3 {
 						replica++
 						b.turn(fmt.Sprint("replica ", replica%2), it.ID)
-						b.move(2 * lookEvery)
+						b.clock.Move(2 * lookEvery)
 					}
 					got, err := b.Get(ctx, admin, it.ID)
 					if err != nil || d.got() != pushes || got.Pushed == nil || got.Pushed.Revision != revision {
@@ -194,7 +194,7 @@ func TestPolicyEngine(t *testing.T) {
 				}
 				s.set(6) // revision 5 is never pushed
 				d.set(false)
-				b.move(longestWait)
+				b.clock.Move(longestWait)
 				if now := turns(3, 6); now.Failures != 0 || now.LastError != "" {
 					t.Errorf("%+v", now)
 				}

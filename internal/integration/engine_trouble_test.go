@@ -86,7 +86,7 @@ func TestPolicyEngineAfterAFreeze(t *testing.T) {
 					_, _ = f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {})
 				}()
 				<-arrived
-				b.move(2 * job.LaneTime)
+				b.clock.Move(2 * job.LaneTime)
 				s.set(4)
 				b.turn("awake", it.ID)
 				if !d.offers(t, host, to, 4) {
@@ -98,7 +98,7 @@ func TestPolicyEngineAfterAFreeze(t *testing.T) {
 					t.Fatal("the frozen replica did not push: this test tests nothing")
 				}
 				for range 3 {
-					b.move(2 * time.Second)
+					b.clock.Move(2 * time.Second)
 					b.turn("awake", it.ID)
 				}
 				got, err := b.Get(ctx, admin, it.ID)
@@ -139,10 +139,10 @@ func TestPolicyEngineAfterALatePush(t *testing.T) {
 				it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(hangs.URL, "http://")))
 				turns := func(pushes int, after time.Duration) {
 					t.Helper()
-					b.move(after)
+					b.clock.Move(after)
 					for range 3 {
 						b.turn("one", it.ID)
-						b.move(2 * lookEvery)
+						b.clock.Move(2 * lookEvery)
 					}
 					if got, err := b.Get(ctx, admin, it.ID); err != nil || d.got() != pushes {
 						t.Fatalf("%d pushes, want %d: %+v, %v", d.got(), pushes, got, err)
@@ -234,7 +234,7 @@ func TestPolicyEngineIsAskedToWait(t *testing.T) {
 			t.Cleanup(busy.Close)
 			it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(busy.URL, "http://")))
 			b.turn("r", it.ID)
-			want := b.now().Add(15 * time.Minute)
+			want := b.clock.Now().Add(15 * time.Minute)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.NextAttemptAt == nil || got.NextAttemptAt.Before(want) || !strings.Contains(got.LastError, "429") {
 				t.Errorf("the next attempt is at %v, not at %v: %q, error %v", got.NextAttemptAt, want, got.LastError, err)
 			}

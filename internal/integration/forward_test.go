@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +22,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 var (
@@ -40,25 +40,23 @@ type bench struct {
 	*Service
 	log   *audit.DecisionLog
 	spool *spool.Log
-	mu    sync.Mutex
-	at    time.Time
+	clock *timetest.Clock
 	n     int
 }
 
 func newBench(t testing.TB, c *db.Cluster) *bench {
 	t.Helper()
-	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC)}
+	b := &bench{TB: t, clock: timetest.At(time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC))}
 	box, err := secret.New([secret.KeyBytes]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-	t.Cleanup(target.Close)
-	b.Service = &Service{Stores: c, Now: b.now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
+	target := outboundtest.Local(t)
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
 	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
 		t.Fatal(err)
 	}
-	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.now, Logger: slog.New(slog.DiscardHandler)})
+	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)})
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- b.log.Run(running) }()
@@ -72,18 +70,6 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	return b
 }
 
-func (b *bench) now() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.at
-}
-
-func (b *bench) move(d time.Duration) {
-	b.mu.Lock()
-	b.at = b.at.Add(d)
-	b.mu.Unlock()
-}
-
 // happen stores decisions of both environments and of all levels, and entries of the administrative
 // log.
 func (b *bench) happen(n int) {
@@ -92,13 +78,13 @@ func (b *bench) happen(n int) {
 		b.n++
 		d := audit.Decision{
 			DecisionID: fmt.Sprintf("d-%d", b.n), Decision: audit.Deny, Environment: []scope.Env{scope.Sandbox, scope.Production}[b.n%2],
-			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.now(), Input: json.RawMessage(`{"password":"hunter2"}`),
+			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.clock.Now(), Input: json.RawMessage(`{"password":"hunter2"}`),
 		}
 		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
 			b.Fatal(err)
 		}
 		err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			return audit.Append(ctx, tx, admin, b.now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
+			return audit.Append(ctx, tx, admin, b.clock.Now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -120,7 +106,7 @@ func (b *bench) turn(holder string, id int64) {
 	err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		all, err := f.list(ctx, tx)
 		for _, l := range all {
-			due = due || l.ID == id && !l.Due.After(b.now())
+			due = due || l.ID == id && !l.Due.After(b.clock.Now())
 		}
 		return err
 	})
@@ -244,7 +230,7 @@ func TestForwarding(t *testing.T) {
 			b.happen(5)
 			s.set(status)
 			b.turn(fmt.Sprint("replica ", round%2), it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		s.check(t, b)
 		if s.again == 0 || len(s.lines) != 1+55+37 { // its creation, the entries, and the decisions except level none
@@ -351,7 +337,7 @@ func TestGapShows(t *testing.T) {
 		s.set(500)
 		b.happen(6)
 		b.turn("one", it.ID)
-		b.move(100 * 24 * time.Hour)
+		b.clock.Move(100 * 24 * time.Hour)
 		if _, err := b.log.Retain(ctx, scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +362,7 @@ func TestFailingSystem(t *testing.T) {
 		for range outage + 3 {
 			b.turn("one", it.ID)
 			b.turn("one", it.ID) // not due yet
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		if n := len(s.sent()); n != outage+3 {
 			t.Errorf("%d attempts, want %d", n, outage+3)
@@ -404,7 +390,7 @@ func TestMessages(t *testing.T) {
 		it := b.create(Draft{Name: "hook", Kind: Webhook, Endpoint: s.URL, Environment: scope.Sandbox, Credential: "a-long-random-key"})
 		queue := func(env scope.Env, id string) {
 			err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-				return Queue(ctx, tx, it.ID, env, Message{EventID: id, At: b.now(), Data: []byte(`{"n":"` + id + `"}`)})
+				return Queue(ctx, tx, it.ID, env, Message{EventID: id, At: b.clock.Now(), Data: []byte(`{"n":"` + id + `"}`)})
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -416,7 +402,7 @@ func TestMessages(t *testing.T) {
 		queue(scope.Sandbox, "two")
 		for range maxAttempts {
 			b.turn("one", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		s.set(204)
 		b.turn("one", it.ID)

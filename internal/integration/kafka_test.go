@@ -133,7 +133,7 @@ func TestKafka(t *testing.T) {
 			}
 			if trouble == "ack lost" { // the records are stored, but the new place is not
 				err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-					now := b.now()
+					now := b.clock.Now()
 					if _, err := job.AcquireLane(ctx, tx, lanes, it.ID, "x", now); err != nil {
 						return err
 					}
@@ -147,7 +147,7 @@ func TestKafka(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 			if trouble == "away" { // it restarts with its data
 				fake = start()
 			}
@@ -183,7 +183,7 @@ func TestKafkaProducerIsKept(t *testing.T) {
 		turn := func(want int) {
 			t.Helper()
 			b.happen(2)
-			b.move(2 * lookEvery)
+			b.clock.Move(2 * lookEvery)
 			if _, err := f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {}); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestKafkaProducerIsKept(t *testing.T) {
 		turn(1)
 		b.update(it.ID, map[string]any{"topic": "other"})
 		turn(2)
-		b.move(2 * keepProducer)
+		b.clock.Move(2 * keepProducer)
 		if err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error { _, err := f.list(ctx, tx); return err }); err != nil || len(f.producers.open) != 0 {
 			t.Errorf("%d producers, %v", len(f.producers.open), err)
 		}
@@ -300,7 +300,7 @@ func TestKafkaTopicIsSmall(t *testing.T) {
 	_, _ = rand.Read(noise)
 	b.happen(10)
 	err = b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-		return audit.Append(ctx, tx, admin, b.now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: "long", Changes: map[string]any{"text": hex.EncodeToString(noise)}})
+		return audit.Append(ctx, tx, admin, b.clock.Now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: "long", Changes: map[string]any{"text": hex.EncodeToString(noise)}})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func (e *engine) last(t *testing.T) startedRun {
 func (b *bench) queue(id int64, event string) {
 	b.Helper()
 	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-		return Queue(ctx, tx, id, scope.Sandbox, Message{EventID: event, At: b.now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
+		return Queue(ctx, tx, id, scope.Sandbox, Message{EventID: event, At: b.clock.Now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -135,7 +135,7 @@ func TestRunIsAnswered(t *testing.T) {
 		e.set(500)
 		b.turn("a", it.ID)
 		first := e.last(t)
-		b.move(longestWait)
+		b.clock.Move(longestWait)
 		e.set(202)
 		b.turn("b", it.ID)
 		got := e.last(t)
@@ -198,7 +198,7 @@ func TestAnswerBeforeAcceptance(t *testing.T) {
 			e.set(status)
 			b.queue(it.ID, "one")
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 			b.turn("a", it.ID)
 			if r := b.run(it.ID); r.Status != RunFailed || r.Message != "done" {
 				t.Errorf("%+v", r)
@@ -220,7 +220,7 @@ func TestEndedRunIsNotSent(t *testing.T) {
 		b.queue(it.ID, "one")
 		for range outage {
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		b.audited("INTEGRATION_FAILING", 1)
 		last := e.last(t)
@@ -264,7 +264,7 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		}
 		b.queue(it.ID, "late")
 		b.turn("a", it.ID)
-		b.move(time.Hour)
+		b.clock.Move(time.Hour)
 		answer("callback_expired")
 		status(RunExpired)
 		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
@@ -296,12 +296,12 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		b.queue(it.ID, "refused")
 		for range maxAttempts {
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		status(RunFailed)
 		answer("invalid_callback")
 
-		b.move(keptRuns + time.Hour)
+		b.clock.Move(keptRuns + time.Hour)
 		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}

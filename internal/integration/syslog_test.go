@@ -193,7 +193,7 @@ func TestSyslog(t *testing.T) {
 			if err != nil || (got.LastError == "") != (way == obeys) {
 				t.Errorf("the server %s: last error %q, error %v", way, got.LastError, err)
 			}
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		c.check(t, b)
 		if _, wrong := c.received(); len(wrong) > 0 || c.again == 0 {
@@ -216,7 +216,7 @@ func TestSyslogWithoutNotify(t *testing.T) {
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || (got.LastError == "") != (way == obeys || way == leaves) {
 				t.Errorf("the server %s: last error %q, error %v", way, got.LastError, err)
 			}
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		c.check(t, b)
 	})
@@ -427,7 +427,7 @@ func TestRsyslog(t *testing.T) {
 			}
 			stop := r.start(t)
 			b.happen(5)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 			b.turn("a", it.ID)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError != "" {
 				t.Fatalf("%+v, error %v\n%s", got, err, r.log.String())
@@ -435,7 +435,7 @@ func TestRsyslog(t *testing.T) {
 			r.wait(t, b)
 			stop()
 			b.happen(5)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 	})
 }

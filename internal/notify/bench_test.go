@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -19,27 +18,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
-
-// clock is a clock that tests can advance; it also runs on its own.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().UTC().Add(c.ahead)
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.ahead += d
-	c.mu.Unlock()
-}
 
 // receiver is a server that records what it gets.
 type receiver struct {
@@ -90,7 +73,7 @@ func (r *receiver) list() []recorded {
 type bench struct {
 	*testing.T
 	stores *db.Cluster
-	clock  *clock
+	clock  timetest.Clock
 	*Service
 	events *event.Dispatcher
 }
@@ -105,12 +88,11 @@ func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, stores: c, clock: &clock{}}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, RootCAs: roots})
-	t.Cleanup(target.Close)
+	b := &bench{T: t, stores: c}
+	target := outboundtest.New(t, outbound.Config{RootCAs: roots}, outboundtest.Loopback)
 	out := Outbox{Root: "https://gatehouse.example.com"}
-	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target, Outbox: out}
-	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{Outbox: out}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target, Outbox: out}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{Outbox: out}}, Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)}
 	return b
 }
 
@@ -141,7 +123,7 @@ func (b *bench) queue(notes ...Note) {
 			if n.Severity == "" {
 				n.Severity = format.Error
 			}
-			n.At = b.clock.now()
+			n.At = b.clock.Now()
 			if err := b.Outbox.Broadcast(ctx, tx, scope.DefaultTenant, n); err != nil {
 				return err
 			}
@@ -180,24 +162,6 @@ func (b *bench) run(n int) {
 		})
 	}
 	b.Cleanup(func() { cancel(); done.Wait() })
-}
-
-func (b *bench) eventually(check func() error) {
-	b.Helper()
-	over := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			b.Fatal(err)
-		case <-tick.C:
-		}
-	}
 }
 
 func (b *bench) deliveries(f DeliveryFilter) []Delivery {

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 func TestBackoff(t *testing.T) {
@@ -59,11 +60,11 @@ func TestStates(t *testing.T) {
 			one(Failed, i+1, pause)
 			b.round("a", ch) // too early
 			one(Failed, i+1, pause)
-			b.clock.move(pause + time.Second)
+			b.clock.Move(pause + time.Second)
 		}
 		b.round("a", ch)
 		one(DLQ, 3, -1)
-		b.clock.move(24 * time.Hour)
+		b.clock.Move(24 * time.Hour)
 		b.round("a", ch)
 		if n := len(r.list()); n != 3 {
 			t.Errorf("%d calls, want 3", n)
@@ -104,20 +105,20 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 			d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
 			var due []parcel
 			err := b.stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
-				if _, err = job.AcquireLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.now()); err != nil {
+				if _, err = job.AcquireLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.Now()); err != nil {
 					return err
 				}
-				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.now(), perTurn)
+				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.Now(), perTurn)
 				return err
 			})
 			if err != nil || len(due) != 1 {
 				t.Fatalf("%s: %d messages are due, %v", what, len(due), err)
 			}
-			odd.At = db.Stamp(b.clock.now())
+			odd.At = db.Stamp(b.clock.Now())
 			if a, err := d.finishAttempt(t.Context(), scope.DefaultTenant, ch, due[0], odd); err != nil || a.ok() {
 				t.Errorf("%s: %+v, %v", what, a, err)
 			}
-			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.now()) {
+			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.Now()) {
 				t.Errorf("%s: %+v", what, got)
 			}
 		}
@@ -150,7 +151,7 @@ func TestOneFaultKeepsItsOrder(t *testing.T) {
 			t.Errorf("sent %v", seen)
 		}
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(16 * time.Minute)
+		b.clock.Move(16 * time.Minute)
 		b.round("a", ch)
 		calls := r.list()
 		if len(calls) != 4 || !strings.Contains(calls[2].body, "first") || !strings.Contains(calls[3].body, `"status":"resolved"`) {
@@ -167,7 +168,7 @@ func TestReplicas(t *testing.T) {
 		ch := b.channel(Draft{Endpoint: r.URL})
 		b.queue(Note{Fault: "f"})
 		err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
-			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.now())
+			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.Now())
 			return err
 		})
 		if err != nil {
@@ -176,12 +177,12 @@ func TestReplicas(t *testing.T) {
 		if again := b.round("a", ch); again.IsZero() || len(r.list()) != 0 {
 			t.Fatal("a foreign lane was used")
 		}
-		b.clock.move(job.LaneTime + time.Second)
+		b.clock.Move(job.LaneTime + time.Second)
 		b.run(3)
 		for i := range 30 {
 			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(b.deliveries(DeliveryFilter{Status: Sent})); n != 31 {
 				return fmt.Errorf("%d sent", n)
 			}
@@ -207,7 +208,7 @@ func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 		for i := range 20 {
 			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(alive.list()); n < 20 {
 				return fmt.Errorf("%d of 20 arrived", n)
 			}

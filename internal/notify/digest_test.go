@@ -18,7 +18,7 @@ import (
 
 // around returns quiet hours from an hour before to an hour after the time of the bench's clock.
 func (b *bench) around() *QuietHours {
-	now := b.clock.now()
+	now := b.clock.Now()
 	return &QuietHours{From: now.Add(-time.Hour).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}
 }
 
@@ -65,7 +65,7 @@ func TestQuietHours(t *testing.T) {
 			t.Fatalf("in quiet hours arrived %q", got)
 		}
 		held := b.deliveries(DeliveryFilter{Status: Held})
-		if len(held) != 3 || held[0].NextAttemptAt == nil || held[0].NextAttemptAt.Sub(b.clock.now()) > time.Hour {
+		if len(held) != 3 || held[0].NextAttemptAt == nil || held[0].NextAttemptAt.Sub(b.clock.Now()) > time.Hour {
 			t.Fatalf("held: %+v", held)
 		}
 		if now, err := b.Get(context.Background(), admin, ch.ID); err != nil || now.Held != 3 || now.Pending != 3 || now.QuietHours.TimeZone != "UTC" {
@@ -74,12 +74,12 @@ func TestQuietHours(t *testing.T) {
 		if _, err := b.Retry(context.Background(), admin, held[0].ID); err == nil {
 			t.Error("what is held is tried again")
 		}
-		b.clock.move(50 * time.Minute)
+		b.clock.Move(50 * time.Minute)
 		b.round("a", ch)
 		if n := len(r.list()); n != 1 {
 			t.Fatalf("%d calls before the end", n)
 		}
-		b.clock.move(11 * time.Minute)
+		b.clock.Move(11 * time.Minute)
 		b.round("a", ch)
 		b.round("a", ch)
 		all := r.sent(t)
@@ -110,13 +110,13 @@ func TestQuietHours(t *testing.T) {
 func TestQuietHoursHoldRetries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
-		now := b.clock.now()
+		now := b.clock.Now()
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: &QuietHours{From: now.Add(10 * time.Minute).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}})
 		r.set(func(recorded) (int, string) { return 500, "" })
 		b.queue(Note{Fault: "f", Title: "first"}, Note{Fault: "f", Title: "second"})
 		b.round("a", ch)
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(20 * time.Minute)
+		b.clock.Move(20 * time.Minute)
 		b.round("a", ch)
 		if held := b.deliveries(DeliveryFilter{Status: Held}); len(held) != 2 || held[1].Attempts != 1 {
 			t.Fatalf("held: %+v", held)
@@ -126,7 +126,7 @@ func TestQuietHoursHoldRetries(t *testing.T) {
 		if got := titles(r.sent(t)); got != "first critical" {
 			t.Fatalf("arrived %q", got)
 		}
-		b.clock.move(45 * time.Minute)
+		b.clock.Move(45 * time.Minute)
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "first critical first second" {
 			t.Errorf("arrived %q", got)
@@ -150,16 +150,16 @@ func TestDigestOfABurst(t *testing.T) {
 		if got := titles(r.sent(t)); got != "1 critical" {
 			t.Fatalf("within the window arrived %q", got)
 		}
-		b.clock.move(10*time.Minute + time.Second)
+		b.clock.Move(10*time.Minute + time.Second)
 		b.round("a", ch)
 		b.queue(Note{Fault: "6", Title: "6"})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "1 critical (2 3 4)" {
 			t.Fatalf("after the window arrived %q", got)
 		}
-		b.clock.move(10*time.Minute + time.Second)
+		b.clock.Move(10*time.Minute + time.Second)
 		b.round("a", ch)
-		b.clock.move(10*time.Minute + time.Second)
+		b.clock.Move(10*time.Minute + time.Second)
 		b.queue(Note{Fault: "7", Title: "7"})
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "1 critical (2 3 4) 6 7" {
@@ -182,7 +182,7 @@ func TestADigestFails(t *testing.T) {
 			}
 			return 200, ""
 		})
-		b.clock.move(61 * time.Minute)
+		b.clock.Move(61 * time.Minute)
 		b.round("a", ch)
 		b.queue(Note{Fault: "a", Title: "a2", Resolved: true}, Note{Fault: "c", Title: "c1"})
 		b.round("a", ch)
@@ -190,7 +190,7 @@ func TestADigestFails(t *testing.T) {
 			t.Fatalf("arrived %q", got)
 		}
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(16 * time.Minute)
+		b.clock.Move(16 * time.Minute)
 		b.round("a", ch)
 		if got := titles(r.sent(t)); got != "(a1 b1) c1 (a1 b1) a2" {
 			t.Errorf("arrived %q", got)
@@ -215,7 +215,7 @@ func TestQuietHoursOfPagers(t *testing.T) {
 		if n := len(r.list()); n != 0 {
 			t.Fatalf("%d calls in quiet hours", n)
 		}
-		b.clock.move(61 * time.Minute)
+		b.clock.Move(61 * time.Minute)
 		b.round("a", ch)
 		var actions []string
 		for _, c := range r.list() {
@@ -279,11 +279,11 @@ func TestNothingIsLost(t *testing.T) {
 					b.queue(Note{ID: id, Fault: fault, Title: id, Severity: format.Severities()[random.IntN(3)]})
 				}
 				b.round(fmt.Sprint(random.IntN(2)), ch)
-				b.clock.move(time.Duration(random.IntN(1200)) * time.Second)
+				b.clock.Move(time.Duration(random.IntN(1200)) * time.Second)
 			}
 			r.set(func(recorded) (int, string) { return 200, "" })
 			for left := int64(1); left > 0; {
-				b.clock.move(20 * time.Minute)
+				b.clock.Move(20 * time.Minute)
 				b.round("a", ch)
 				now, err := b.Get(context.Background(), admin, ch.ID)
 				if err != nil {

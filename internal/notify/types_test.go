@@ -72,12 +72,12 @@ func TestRetryAfter(t *testing.T) {
 		if d := b.deliveries(DeliveryFilter{Status: Failed}); len(d) != 1 || d[0].Response != "ratelimited" || d[0].ResponseCode != 429 {
 			t.Errorf("%+v", d)
 		}
-		b.clock.move(3 * time.Minute)
+		b.clock.Move(3 * time.Minute)
 		b.round("a", ch)
 		if d := b.deliveries(DeliveryFilter{Status: Sent}); len(d) != 1 || d[0].Payload.Fault != "two" {
 			t.Errorf("after the pause: %+v", d)
 		}
-		b.clock.move(15 * time.Minute)
+		b.clock.Move(15 * time.Minute)
 		b.round("a", ch)
 		if d := b.deliveries(DeliveryFilter{Status: Sent}); len(d) != 2 {
 			t.Errorf("after the schedule: %+v", d)

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // numbers returns 1 to n.
@@ -28,7 +29,7 @@ func numbers(n int) []int {
 // have waits until a subscription has n deliveries in a state.
 func (b *bench) have(webhook int64, state string, n int64) {
 	b.Helper()
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		if got := b.deliveries(webhook, DeliveryFilter{Status: state}).Total; got != n {
 			return fmt.Errorf("%d of %d are %s", got, n, state)
 		}
@@ -39,9 +40,9 @@ func (b *bench) have(webhook int64, state string, n int64) {
 // paused waits until the lane of a subscription pauses.
 func (b *bench) paused(webhook int64) {
 	b.Helper()
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		w, err := b.Get(context.Background(), admin, webhook)
-		if err == nil && (w.PausedUntil == nil || !w.PausedUntil.After(b.clock.now())) {
+		if err == nil && (w.PausedUntil == nil || !w.PausedUntil.After(b.clock.Now())) {
 			err = errors.New("the lane does not pause")
 		}
 		return err
@@ -68,14 +69,14 @@ func TestReceiverThatIsAway(t *testing.T) {
 			}
 		}
 		r.answer(func(Payload) int { return 200 })
-		b.clock.move(2 * time.Hour)
+		b.clock.Move(2 * time.Hour)
 		b.have(w.ID, Delivered, 2*objects)
 
 		r.answer(func(Payload) int { return 0 })
 		before := r.calls()
 		b.emit(numbers(objects)...)
 		b.paused(w.ID)
-		b.clock.move(patience + time.Hour)
+		b.clock.Move(patience + time.Hour)
 		b.have(w.ID, Dead, objects)
 		if n := r.calls() - before; n >= objects {
 			t.Errorf("%d calls of a receiver that is away", n)
@@ -103,7 +104,7 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 		b.emit(100)
 		b.have(w.ID, Delivered, 1)
 		b.emit(numbers(rejected)...)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := r.calls(); n < 1+rejected {
 				return fmt.Errorf("%d calls", n)
 			}
@@ -119,9 +120,9 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 		}
 		// After an outage the rejected events become due at once.
 		r.answer(func(Payload) int { return 500 })
-		b.clock.move(awayFor)
+		b.clock.Move(awayFor)
 		b.emit(201, 202, 203, 204, 205)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if w, err := b.Get(context.Background(), admin, w.ID); err != nil || w.ConsecutiveFailures < awayAfter {
 				return fmt.Errorf("%d failures, %v", w.ConsecutiveFailures, err)
 			}
@@ -146,12 +147,12 @@ func TestRetryAfter(t *testing.T) {
 		b.paused(w.ID)
 		b.emit(2, 3)
 		r.answer(func(Payload) int { return 200 })
-		b.clock.move(9 * time.Minute)
+		b.clock.Move(9 * time.Minute)
 		b.paused(w.ID)
 		if n := r.calls(); n != 1 {
 			t.Errorf("%d calls during the pause", n)
 		}
-		b.clock.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.have(w.ID, Delivered, 3)
 	})
 }
@@ -193,13 +194,13 @@ func TestChangeWhileSending(t *testing.T) {
 						if err := test.change(b, w); err != nil {
 							t.Error(err)
 						}
-						b.clock.move(recheck)
+						b.clock.Move(recheck)
 					})
 					return 200
 				})
 				b.deliver(1)
 				b.emit(7, 7, 7, 7, 7)
-				b.eventually(func() error {
+				timetest.Eventually(b, time.Minute, func() error {
 					if n := r.calls(); n < test.comes {
 						return fmt.Errorf("%d calls", n)
 					}
@@ -324,7 +325,7 @@ func TestStoreAwayWhileSending(t *testing.T) {
 		})
 		b.emit(1, 1, 2)
 		b.deliver(1)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := r.calls(); n != 3 {
 				return fmt.Errorf("%d calls", n)
 			}
@@ -346,7 +347,7 @@ func TestLeaseAfterTheClock(t *testing.T) {
 		b := newBench(t, c)
 		w := b.subscribe(newReceiver(t).URL, Draft{})
 		for ahead, want := range map[time.Duration]bool{time.Hour: true, job.LaneTime + time.Second: false, time.Second: false} {
-			now := b.clock.now()
+			now := b.clock.Now()
 			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 				if _, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = 'killed', lane_until = $1`, now.Add(ahead)); err != nil {
 					return err

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -24,27 +23,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
-
-// clock is a clock that tests can advance; it also runs on its own.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().UTC().Add(c.ahead)
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.ahead += d
-	c.mu.Unlock()
-}
 
 // receiver is a server that records what it gets.
 type receiver struct {
@@ -107,7 +90,7 @@ func (r *receiver) calls() int {
 type bench struct {
 	*testing.T
 	stores *db.Cluster
-	clock  *clock
+	clock  timetest.Clock
 	*Service
 	events *event.Dispatcher
 }
@@ -119,11 +102,10 @@ func newBench(t *testing.T, c *db.Cluster) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, stores: c, clock: &clock{}}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-	t.Cleanup(target.Close)
-	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target}
-	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	b := &bench{T: t, stores: c}
+	target := outboundtest.Local(t)
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{}}, Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)}
 	return b
 }
 
@@ -196,24 +178,6 @@ func (b *bench) deliverAfter(n int, pause func(int) time.Duration) {
 	b.Cleanup(func() { cancel(); done.Wait() })
 }
 
-func (b *bench) eventually(check func() error) {
-	b.Helper()
-	over := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			b.Fatal(err)
-		case <-tick.C:
-		}
-	}
-}
-
 func (b *bench) deliveries(id int64, f DeliveryFilter) DeliveryPage {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, id, f, "", 1000)
@@ -241,13 +205,13 @@ func TestOrderThroughFailures(t *testing.T) {
 			}
 		}
 		b.emit(ids...)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if got := len(r.list()); got != objects*each {
 				return fmt.Errorf("%d events of %d", got, objects*each)
 			}
 			return nil
 		})
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if page := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}); page.Total != objects*each {
 				return fmt.Errorf("%d are noted as delivered", page.Total)
 			}
@@ -294,16 +258,16 @@ func TestDeadReceiver(t *testing.T) {
 		b.subscribe(live.URL, Draft{})
 		b.deliver(1)
 		b.emit(1, 2, 1)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if len(live.list()) != 3 {
 				return fmt.Errorf("the live receiver has %d of 3", len(live.list()))
 			}
 			return nil
 		})
-		b.eventually(func() error { // advance the clock until all deliveries are given up
+		timetest.Eventually(b, time.Minute, func() error { // advance the clock until all deliveries are given up
 			page := b.deliveries(w.ID, DeliveryFilter{Status: Dead})
 			if page.Total != 3 {
-				b.clock.move(time.Hour)
+				b.clock.Move(time.Hour)
 				return fmt.Errorf("%d of 3 are dead", page.Total)
 			}
 			return nil
@@ -321,7 +285,7 @@ func TestDeadReceiver(t *testing.T) {
 		if again, err := b.RedeliverRange(ctx, admin, w.ID, Range{}); err != nil || again.Queued != 0 {
 			t.Errorf("queued twice: %+v, %v", again, err)
 		}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if len(dead.list()) != 3 {
 				return fmt.Errorf("%d of 3 came again", len(dead.list()))
 			}
@@ -339,7 +303,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		r := newReceiver(t)
 		w := b.subscribe(r.URL, Draft{})
 		b.emit(1, 2)
-		now := b.clock.now()
+		now := b.clock.Now()
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			ours, err := job.AcquireLane(ctx, tx, lanes, w.ID, "killed", now)
 			if err == nil && !ours {
@@ -354,7 +318,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		if again, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
 			t.Fatalf("a foreign lane was used: again %s, error %v, %d calls", again, err, r.calls())
 		}
-		b.clock.move(job.LaneTime + time.Second)
+		b.clock.Move(job.LaneTime + time.Second)
 		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
 			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
 		}
@@ -383,7 +347,7 @@ func TestSignatures(t *testing.T) {
 	check := func(call int, secrets ...string) {
 		t.Helper()
 		b.emit(1)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if r.calls() <= call {
 				return errors.New("no event came")
 			}
@@ -429,7 +393,7 @@ func TestSignatures(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	check(1, made.Secret, "first secret")
-	b.clock.move(defaultOverlap + time.Minute)
+	b.clock.Move(defaultOverlap + time.Minute)
 	check(2, made.Secret)
 	if w, err := b.Get(ctx, admin, w.ID); err != nil || w.PreviousSecretUntil != nil {
 		t.Errorf("the overlap does not end: %+v, %v", w, err)
@@ -508,13 +472,13 @@ func TestForget(t *testing.T) {
 		w := b.subscribe(r.URL, Draft{})
 		b.deliver(1)
 		b.emit(1, 2, 3)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}).Total; n != 3 {
 				return fmt.Errorf("%d of 3", n)
 			}
 			return nil
 		})
-		b.clock.move(keepDeliveries + time.Hour)
+		b.clock.Move(keepDeliveries + time.Hour)
 		if err := b.Forget(context.Background(), scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}

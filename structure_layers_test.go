@@ -75,6 +75,7 @@ var layers = []layer{
 		"internal/rego/reason",
 		"internal/rego/shape",
 		"internal/rego/target",
+		"internal/rego/value/valuetest",
 	}},
 	{"what an evaluation uses", []string{
 		"internal/audit/actor",

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -60,11 +61,7 @@ func newFixture(t *testing.T, doc string, sources ...string) *fixture {
 // object decodes a JSON document.
 func (c *fixture) object(text string) value.Value {
 	c.t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		c.t.Fatal(text, err)
-	}
-	return v
+	return valuetest.Decode(c.t, text)
 }
 
 // items returns the items of a bulk call.

@@ -496,16 +496,6 @@ func receiveWithin[T any](t testing.TB, limit time.Duration, what string, c <-ch
 	return got
 }
 
-// doc decodes a JSON document.
-func doc(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // Controls that several tests use.
 const (
 	allowAll  = "package test\n\nallow := true\n"

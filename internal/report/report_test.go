@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
@@ -29,11 +30,7 @@ var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 // doc decodes a JSON document.
 func doc(t testing.TB, text string) simulator.Object {
 	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return simulator.Object{Value: v}
+	return simulator.Object{Value: valuetest.Decode(t, text)}
 }
 
 var sourceLines = []simulator.SourceLine{

@@ -32,11 +32,13 @@ type receiver struct {
 	answer func(r recorded) (int, string)
 }
 
+// recorded is a request.
 type recorded struct {
 	method, path, body string
 	header             http.Header
 }
 
+// newReceiver starts a receiver that answers 200.
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{answer: func(recorded) (int, string) { return 200, "" }}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -57,12 +59,14 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
+// set sets the answer to later requests.
 func (r *receiver) set(answer func(r recorded) (int, string)) {
 	r.mu.Lock()
 	r.answer = answer
 	r.mu.Unlock()
 }
 
+// list returns the requests in order.
 func (r *receiver) list() []recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,10 +84,12 @@ type bench struct {
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
-func newBench(t *testing.T, c *db.Cluster) *bench { return newTrusting(t, c, nil) }
+// newBench returns a service on a store.
+func newBench(t *testing.T, c *db.Cluster) *bench { return newBenchTrusting(t, c, nil) }
 
-// newTrusting is newBench with other certificate authorities.
-func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
+// newBenchTrusting is newBench with other certificate authorities.
+func newBenchTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
+	t.Helper()
 	box, err := secret.New([32]byte{1})
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +102,7 @@ func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
 	return b
 }
 
+// channel creates a channel, a webhook unless the draft has a type.
 func (b *bench) channel(d Draft) Channel {
 	b.Helper()
 	if d.Type == "" {
@@ -106,7 +113,7 @@ func (b *bench) channel(d Draft) Channel {
 	}
 	c, err := b.Create(context.Background(), admin, d)
 	if err != nil {
-		b.Fatalf("%v: %v", d, err)
+		b.Fatalf("Create(%v): %v", d, err)
 	}
 	return c
 }
@@ -135,8 +142,8 @@ func (b *bench) queue(notes ...Note) {
 	}
 }
 
-// round runs one round of a lane, as one replica.
-func (b *bench) round(holder string, c Channel) time.Time {
+// runLane runs one turn of a lane, as one replica. It returns when the lane is due again.
+func (b *bench) runLane(holder string, c Channel) time.Time {
 	b.Helper()
 	d := &Deliverer{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
 	again, err := d.runLane(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
@@ -164,6 +171,7 @@ func (b *bench) run(n int) {
 	b.Cleanup(func() { cancel(); done.Wait() })
 }
 
+// deliveries returns the deliveries, newest first.
 func (b *bench) deliveries(f DeliveryFilter) []Delivery {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, f, "", 1000)
@@ -173,8 +181,8 @@ func (b *bench) deliveries(f DeliveryFilter) []Delivery {
 	return page.Deliveries
 }
 
-// audited counts audit entries of a type.
-func (b *bench) audited(kind string) int64 {
+// countAudit counts the audit entries of a type.
+func (b *bench) countAudit(kind string) int64 {
 	b.Helper()
 	var n int64
 	err := b.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {

@@ -3,14 +3,12 @@ package notify
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"mime/quotedprintable"
 	"net"
-	"net/http/httptest"
 	"net/mail"
 	"strings"
 	"sync"
@@ -22,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -151,19 +150,9 @@ func (p *mailServer) open(t *testing.T, encryption string, certificate *tls.Conf
 	return address
 }
 
-// certificate returns a certificate for 127.0.0.1, and the pool that trusts it.
-func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
-	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, pool
-}
-
-// TestMail tests each encryption with each way to sign in.
+// TestMail checks each encryption with each way to sign in.
 func TestMail(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	password := map[string]any{"username": "robot", "password": "passw0rd"}
 	for _, c := range []struct {
 		encryption, auth string
@@ -250,7 +239,7 @@ func checkMail(t *testing.T, raw string) {
 // TestMailRefusals checks that refusals are shown in the words of the mail server, without the
 // credential, and that no secret is sent over a connection without encryption.
 func TestMailRefusals(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		ctx := context.Background()
 		b := newBenchTrusting(t, cluster, pool)
@@ -303,7 +292,7 @@ func TestMailRefusals(t *testing.T) {
 // TestMailReply checks that the mail server's reply to an accepted mail, such as its queue id, is
 // shown without the credential.
 func TestMailReply(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b := newBenchTrusting(t, cluster, pool)
 		for name, c := range map[string]struct{ reply, want string }{

@@ -2,6 +2,9 @@
 package outboundtest
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 
@@ -28,4 +31,14 @@ func New(t testing.TB, cfg outbound.Config, allow ...string) *outbound.Client {
 	c := outbound.New(cfg)
 	t.Cleanup(c.Close)
 	return c
+}
+
+// Certificate returns a certificate for this machine, and the authority that a client must trust.
+func Certificate(t testing.TB) (*tls.Config, *x509.CertPool) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, roots
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // wireApplication serves each connection with serve, without an HTTP server.
@@ -202,16 +204,23 @@ func TestShadowChangesNothing(t *testing.T) {
 	for name, source := range map[string]string{"denying": denyAll, "crashing": crash, "hanging": hang, "masking": maskSSN} {
 		t.Run(name, func(t *testing.T) {
 			p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "shadow", controls: []control{{id: 1, source: source}}}, nil)
+			var took []time.Duration
 			for i := range 4 {
 				for _, method := range []string{"GET", "POST"} {
 					target := fmt.Sprintf("/a/%d?x=%d", i, i)
 					send := func(base string) reply {
 						return fetch(t, method, base+target, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("hello")); r.ContentLength = 5 })
 					}
-					if direct, through := send(app.URL), send(b.url); !reflect.DeepEqual(direct, through) {
+					direct, began := send(app.URL), time.Now()
+					through := send(b.url)
+					took = append(took, time.Since(began))
+					if !reflect.DeepEqual(direct, through) {
 						t.Errorf("through the bouncer: %+v, want as without it: %+v", through, direct)
 					}
 				}
+			}
+			if slices.Sort(took); took[len(took)/2] > rego.DefaultDeadline/2 { // a hundred times what a request takes
+				t.Errorf("the median request took %s, want at most %s: answers do not wait for decisions", took[len(took)/2], rego.DefaultDeadline/2)
 			}
 			if decided, _ := b.count.Decisions(); name == "hanging" && decided == 8 {
 				t.Error("8 of 8 slow decisions are over after 8 answers, want answers that do not wait for them")

@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // policySet is the content of a test's bundle.
@@ -280,19 +281,10 @@ func (p *plane) waitWithin(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// eventually checks cond repeatedly until it is true.
+// eventually waits until cond is true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	timetest.WaitFor(t, what, cond)
 }
 
 // running is a bouncer that is serving.

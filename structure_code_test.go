@@ -42,7 +42,7 @@ func checkClock(t *testing.T, files []source) {
 		if s.test || floor[s.dir] >= lowest || !strings.HasPrefix(s.dir, "internal/") {
 			continue
 		}
-		measured := slices.Contains([]string{"internal/worker", "internal/cache", "internal/cache/cachetest", "internal/db", "internal/db/dbtest", "internal/outbound", "internal/spool"}, s.dir)
+		measured := slices.Contains([]string{"internal/worker", "internal/cache", "internal/cache/cachetest", "internal/db", "internal/db/dbtest", "internal/outbound", "internal/spool", "internal/timetest"}, s.dir)
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {

@@ -22,6 +22,7 @@ var layers = []layer{
 		"internal/fault",
 		"internal/freeport",
 		"internal/fulltest",
+		"internal/timetest",
 		"internal/totptest",
 	}},
 	{"general-purpose packages", []string{
@@ -64,6 +65,7 @@ var layers = []layer{
 		"internal/live",
 		"internal/notify/format",
 		"internal/oci",
+		"internal/outbound/outboundtest",
 	}},
 	{"values", []string{
 		"internal/rego/value",
@@ -73,6 +75,7 @@ var layers = []layer{
 		"internal/rego/reason",
 		"internal/rego/shape",
 		"internal/rego/target",
+		"internal/rego/value/valuetest",
 	}},
 	{"what an evaluation uses", []string{
 		"internal/audit/actor",

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // bench is a store with channels and controls, and a decision log.
@@ -29,20 +29,19 @@ type bench struct {
 	*Service
 	log   *audit.DecisionLog
 	spool *spool.Log
-	mu    sync.Mutex
-	at    time.Time
+	clock *timetest.Clock
 	n     int
 }
 
 func newBench(t testing.TB, c *db.Cluster) *bench {
 	t.Helper()
-	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC)}
-	b.Service = &Service{Stores: c, Now: b.now, Outbox: notify.Outbox{Root: "https://gatehouse.example.com"}}
+	b := &bench{TB: t, clock: timetest.At(time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC))}
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Outbox: notify.Outbox{Root: "https://gatehouse.example.com"}}
 	var err error
 	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
 		t.Fatal(err)
 	}
-	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.now, Logger: slog.New(slog.DiscardHandler), Stored: b.Take})
+	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler), Stored: b.Take})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.log.Run(ctx) }()
@@ -54,18 +53,6 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 		_ = b.spool.Close()
 	})
 	return b
-}
-
-func (b *bench) now() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.at
-}
-
-func (b *bench) move(d time.Duration) {
-	b.mu.Lock()
-	b.at = b.at.Add(d)
-	b.mu.Unlock()
 }
 
 func (b *bench) write(fn func(tx *db.Tx) error) {
@@ -107,7 +94,7 @@ func (b *bench) decide(ds ...audit.Decision) {
 	for i := range ds {
 		b.n++
 		d := ds[i]
-		d.DecisionID, d.Environment, d.Timestamp = fmt.Sprintf("d-%d", b.n), scope.Sandbox, b.now()
+		d.DecisionID, d.Environment, d.Timestamp = fmt.Sprintf("d-%d", b.n), scope.Sandbox, b.clock.Now()
 		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
 			b.Fatal(err)
 		}
@@ -179,7 +166,7 @@ func TestTriggers(t *testing.T) {
 				d := of(id, tc.decision, tc.effect)
 				d.AuditLevel = level
 				b.decide(d)
-				b.move(time.Minute)
+				b.clock.Move(time.Minute)
 				for trigger, channel := range channels {
 					if got, want := len(b.messages(channel)), map[bool]int{true: 1}[slices.Contains(tc.want, trigger)]; got != want {
 						t.Errorf("%s %s at level %s: %d messages of %s, want %d", tc.decision, tc.effect, level, got, trigger, want)
@@ -251,7 +238,7 @@ func TestBouncers(t *testing.T) {
 		b := newBench(t, c)
 		channel := b.channel("chat", scope.Sandbox)
 		d := of(b.control(on(actions.OnDeny, channel, actions.Payload{})), audit.Deny, "DENY")
-		d.DecisionID, d.Environment, d.BouncerID, d.Timestamp = "from-a-bouncer", scope.Sandbox, 7, b.now()
+		d.DecisionID, d.Environment, d.BouncerID, d.Timestamp = "from-a-bouncer", scope.Sandbox, 7, b.clock.Now()
 		for range 3 {
 			if _, err := b.log.Ingest(context.Background(), scope.DefaultTenant, []audit.Decision{d}); err != nil {
 				t.Fatal(err)
@@ -285,7 +272,7 @@ func TestCeiling(t *testing.T) {
 		if got := b.messages(other); len(got) != PerMinute {
 			t.Errorf("%d messages, want %d", len(got), PerMinute)
 		}
-		b.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.decide(of(id, audit.Deny, "DENY")) // the next minute has room again
 		if got := b.messages(channel); len(got) != 1 {
 			t.Errorf("%d messages, want 1", len(got))

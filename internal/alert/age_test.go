@@ -23,13 +23,13 @@ func (b *bench) source(id int64, name, frequency string, created time.Time) {
 func (b *bench) sync(id int64, status string) {
 	b.Helper()
 	b.write(func(tx *db.Tx) error {
-		if _, err := tx.Exec(context.Background(), `INSERT INTO pip_syncs (connection_id, reason, status, created_at, finished_at) VALUES ($1, 'schedule', $2, $3, $3)`, id, status, b.now()); err != nil {
+		if _, err := tx.Exec(context.Background(), `INSERT INTO pip_syncs (connection_id, reason, status, created_at, finished_at) VALUES ($1, 'schedule', $2, $3, $3)`, id, status, b.clock.Now()); err != nil {
 			return err
 		}
 		if status != "completed" {
 			return nil
 		}
-		_, err := tx.Exec(context.Background(), `UPDATE pip_connections SET last_sync_at = $2 WHERE id = $1`, id, b.now())
+		_, err := tx.Exec(context.Background(), `UPDATE pip_connections SET last_sync_at = $2 WHERE id = $1`, id, b.clock.Now())
 		return err
 	})
 }
@@ -39,7 +39,7 @@ func (b *bench) sync(id int64, status string) {
 func TestDataSourceAge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		begin := b.now()
+		begin := b.clock.Now()
 		b.source(1, "hr", "hourly", begin)
 		b.source(2, "owners", "manual", begin.Add(-90*24*time.Hour))
 		trigger := Trigger{Metric: sourceAge, Operator: ">", Threshold: 300, Filter: Filter{ConnectionID: 1}}
@@ -49,7 +49,7 @@ func TestDataSourceAge(t *testing.T) {
 		minutes := func(n int, want string) {
 			t.Helper()
 			for range n {
-				b.move(time.Minute)
+				b.clock.Move(time.Minute)
 				b.evaluate()
 			}
 			if got := b.fired(); got != want {
@@ -98,11 +98,11 @@ func TestDataSourceAge(t *testing.T) {
 func TestAgesOfKeptSyncs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		b.source(1, "hr", "hourly", b.now().Add(-90*24*time.Hour))
-		first := b.now()
+		b.source(1, "hr", "hourly", b.clock.Now().Add(-90*24*time.Hour))
+		first := b.clock.Now()
 		for range keptSyncs {
 			b.sync(1, "completed")
-			b.move(10 * time.Minute)
+			b.clock.Move(10 * time.Minute)
 		}
 		p, err := b.Preview(context.Background(), admin, Draft{Name: "x", Trigger: Trigger{Metric: sourceAge, Operator: ">", Threshold: 3600}})
 		if err != nil || p.Since.Before(first) || p.Since.After(first.Add(5*time.Minute)) || p.Fires != 0 || p.Highest == nil || *p.Highest > 600 {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
@@ -22,16 +23,15 @@ var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: sc
 type bench struct {
 	testing.TB
 	*Service
-	mu   sync.Mutex
-	at   time.Time
-	gone map[int64]bool // the ids of deleted objects
+	clock *timetest.Clock
+	gone  map[int64]bool // the ids of deleted objects
 }
 
 // newBench returns a bench on a store.
 func newBench(t testing.TB, c *db.Cluster) *bench {
-	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC), gone: map[int64]bool{}}
+	b := &bench{TB: t, clock: timetest.At(time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC)), gone: map[int64]bool{}}
 	b.Service = &Service{
-		Stores: c, Now: b.now, Outbox: notify.Outbox{Root: "https://gatehouse.example.com"},
+		Stores: c, Now: b.clock.Now, Outbox: notify.Outbox{Root: "https://gatehouse.example.com"},
 		Exists: func(_ context.Context, _ *db.Tx, _ scope.Env, _ string, id int64) (bool, error) {
 			return !b.gone[id], nil
 		},
@@ -39,22 +39,10 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	return b
 }
 
-func (b *bench) now() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.at
-}
-
-func (b *bench) move(d time.Duration) {
-	b.mu.Lock()
-	b.at = b.at.Add(d)
-	b.mu.Unlock()
-}
-
 // decide stores decisions of the last minute, like the decision log.
 func (b *bench) decide(permitted, denied int64, of ...stats.Series) {
 	b.Helper()
-	at := b.now().Add(-lag - 30*time.Second)
+	at := b.clock.Now().Add(-lag - 30*time.Second)
 	sums := stats.Rollups{}
 	for _, d := range []stats.Decided{
 		{At: at, Environment: "sandbox", Permitted: true, N: permitted, TotalUS: 1000 * permitted, EachUS: 1000},
@@ -130,7 +118,7 @@ func TestFiresAndEnds(t *testing.T) {
 		r := b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: new(180), MaxFires: 2}})
 		step := func(permitted, denied int64, want string) {
 			t.Helper()
-			b.move(time.Minute)
+			b.clock.Move(time.Minute)
 			b.decide(permitted, denied)
 			b.evaluate()
 			b.evaluate() // again, as by another replica or after a restart
@@ -149,7 +137,7 @@ func TestFiresAndEnds(t *testing.T) {
 		step(5, 0, "2 1")
 		step(5, 0, "2 1")
 		step(0, 5, "2 1") // the maximum still holds
-		b.move(12 * time.Hour)
+		b.clock.Move(12 * time.Hour)
 		step(0, 5, "3 1") // the next day
 		step(0, 0, "3 2") // no decisions: the condition does not hold
 		got, err := b.Get(context.Background(), admin, r.ID)
@@ -184,13 +172,13 @@ func TestClockSetBack(t *testing.T) {
 		b.rule(Draft{Trigger: denials, Frequency: Frequency{Window: 60, Cooldown: new(3600)}})
 		b.decide(0, 10)
 		b.evaluate()
-		b.move(-3 * time.Hour)
+		b.clock.Move(-3 * time.Hour)
 		b.decide(10, 0)
 		b.evaluate()
 		if got := b.fired(); got != "1 1" {
 			t.Errorf("after the clock went back: fired and ended %s, want 1 1", got)
 		}
-		b.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.decide(0, 10)
 		b.evaluate()
 		b.evaluate()
@@ -248,7 +236,7 @@ func TestFilters(t *testing.T) {
 		if got := b.fired(); got != "0 0" {
 			t.Errorf("after decisions of others: fired and ended %s, want 0 0", got)
 		}
-		b.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.decide(0, 3, stats.Series{Environment: scope.Sandbox, Resource: "7", Subject: "bob"})
 		b.evaluate()
 		if got := b.fired(); got != "2 0" {
@@ -281,16 +269,16 @@ func TestAuditEntries(t *testing.T) {
 		b := newBench(t, c)
 		b.rule(Draft{Trigger: Trigger{Metric: auditEvents, Filter: Filter{EventType: "POLICY_DELETED"}, Operator: ">=", Threshold: 2}, Frequency: Frequency{Window: 600, Cooldown: new(0)}})
 		b.rule(Draft{Name: "any", Trigger: Trigger{Metric: auditEvents, Operator: ">=", Threshold: 3}, Frequency: Frequency{Window: 600, Cooldown: new(0)}})
-		b.move(5 * time.Minute)
+		b.clock.Move(5 * time.Minute)
 		for i := range 2 {
 			b.write(func(tx *db.Tx) error {
 				_, err := tx.Exec(context.Background(), `INSERT INTO audit_events (seq, at, type, object, object_id, object_name, environment, actor_kind, actor_id, actor_name,
 					ip_address, request_id, changes, event_context, hash) VALUES ($1, $2, 'POLICY_DELETED', 'policy', '1', '', 'sandbox', '', '', '', '', '', '{}', '{}', '')`,
-					1000+i, b.now().Add(-2*time.Minute))
+					1000+i, b.clock.Now().Add(-2*time.Minute))
 				return err
 			})
 		}
-		b.move(5 * time.Minute)
+		b.clock.Move(5 * time.Minute)
 		b.evaluate()
 		if got := b.fired(); got != "1 0" {
 			t.Errorf("fired and ended %s, want 1 0", got)
@@ -305,7 +293,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		d := Draft{Trigger: denials, Frequency: Frequency{Window: 120, Cooldown: new(300), MaxFires: 3}}
 		b.rule(d)
 		for i := range 60 {
-			b.move(time.Minute)
+			b.clock.Move(time.Minute)
 			denied := int64(0)
 			if i%20 > 10 {
 				denied = 8
@@ -365,11 +353,11 @@ func BenchmarkEvaluate(bm *testing.B) {
 		b.rule(Draft{Name: fmt.Sprint("rule ", i), Trigger: Trigger{Metric: "latency_p99", Operator: ">", Threshold: 1e6}, Frequency: Frequency{Window: 60 * (i + 1)}})
 	}
 	for range 60 {
-		b.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.decide(100, 10)
 	}
 	for bm.Loop() {
-		b.move(time.Minute)
+		b.clock.Move(time.Minute)
 		b.evaluate()
 	}
 }

@@ -132,7 +132,7 @@ func TestRevocation(t *testing.T) {
 			}
 			here.want(what+": token, here", Credential{Bearer: tok}, "401")
 			here.want(what+": key, here", Credential{APIKey: k.Key}, "401")
-			here.clock.pass(softAge)
+			here.clock.Move(softAge)
 			there.want(what+": token, there", Credential{Bearer: tok}, "401")
 			there.want(what+": key, there", Credential{APIKey: k.Key}, "401")
 		}
@@ -147,13 +147,13 @@ func TestStoreDown(t *testing.T) {
 	r.want("up", Credential{APIKey: k.Key}, "ok")
 	must(t, c.Close())
 	for range 5 {
-		r.clock.pass(hardAge)
+		r.clock.Move(hardAge)
 		r.want("down", Credential{APIKey: k.Key}, "ok")
 	}
 	if _, got := r.try(Credential{APIKey: unseen.Key}); got == "ok" || got == "401" {
 		t.Errorf("an unknown key while the store is down: got %s, want an error that is no refusal", got)
 	}
-	r.clock.pass(r.Blind)
+	r.clock.Move(r.Blind)
 	for range 3 {
 		if _, got := r.try(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
 			t.Errorf("a cached key when the store is down for longer than Blind: got %s, want an error that is no refusal", got)
@@ -170,7 +170,7 @@ func TestStoreDownAtOnce(t *testing.T) {
 	k := r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
 	must(t, c.Close())
-	r.clock.pass(hardAge)
+	r.clock.Move(hardAge)
 	if _, got := r.try(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
 		t.Errorf("a cached key while the store is down: got %s, want an error that is no refusal", got)
 	}

@@ -19,7 +19,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 		token := r.signIn(scope.DefaultTenant, "alice")
 		began := r.clock.Now()
 		for range 6 {
-			r.clock.pass(TokenLife/6 - time.Second)
+			r.clock.Move(TokenLife/6 - time.Second)
 			sc, _ := r.try(Credential{Bearer: token})
 			g, err := r.IssuePortalToken(ctx, sc, nil)
 			must(t, err)
@@ -29,7 +29,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 			token = g.AccessToken
 		}
 		r.want("before the first token's end", Credential{Bearer: token}, "ok")
-		r.clock.pass(6 * time.Second)
+		r.clock.Move(6 * time.Second)
 		r.want("after the first token's end", Credential{Bearer: token}, "401")
 	})
 }

@@ -28,7 +28,7 @@ func TestRequired(t *testing.T) {
 		before, key := r.signIn(made.ID, "bob"), r.createKey(made.ID, "users:read")
 		r.want("a session before the setting", Credential{Bearer: before}, "ok")
 		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Settings: patch.Set(tenant.Settings{tenant.FactorSetting: true})})))
-		r.clock.pass(hardAge)
+		r.clock.Move(hardAge)
 		enrolFirst := func(what string, c Credential) {
 			t.Helper()
 			_, _, err := r.Authenticate(ctx, c)
@@ -60,7 +60,7 @@ func TestRequired(t *testing.T) {
 		}
 		r.want("the session that enrolled", Credential{Bearer: token}, "ok")
 		r.want("another session with the password alone", Credential{Bearer: attacker, Enrolling: true}, "401")
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		sc = a.session(a.code(0))
 		if sc.EnrolOnly {
 			t.Error("a session with a code is EnrolOnly")

@@ -48,7 +48,7 @@ func (a *app) enrol() {
 	if a.codes, err = a.r.Factors.Confirm(ctx, sc, a.code(0)); err != nil {
 		a.r.t.Fatal(err)
 	}
-	a.r.clock.pass(time.Minute)
+	a.r.clock.Move(time.Minute)
 }
 
 // code returns the code that the app shows some steps from now.
@@ -74,7 +74,7 @@ func (a *app) login(code string) (Grant, error) {
 // challenge signs in with the password only, and returns the challenge.
 func (a *app) challenge() string {
 	a.r.t.Helper()
-	a.r.clock.pass(time.Millisecond) // the oldest challenges make room for new ones
+	a.r.clock.Move(time.Millisecond) // the oldest challenges make room for new ones
 	_, err := a.login("")
 	return challengeIn(a.r.t, err)
 }
@@ -164,7 +164,7 @@ func TestSecondFactor(t *testing.T) {
 		wantCode(t, "the next code", err, okay)
 		_, err = a.login(a.code(-1))
 		wantCode(t, "the last code", err, okay)
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		_, err = a.login(a.code(-2))
 		wantCode(t, "two steps late", err, codeInvalid)
 		_, err = a.login(strings.ToUpper(codes[0]))
@@ -183,7 +183,7 @@ func TestSecondFactor(t *testing.T) {
 			t.Errorf("State = %+v, %v, want enrolled, 9 codes, not required", st, err)
 		}
 
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		_, err = r.Factors.Renew(ctx, sc, password, a.wrongCode())
 		wantCode(t, "renew with a wrong code", err, "confirmation_failed")
 		renewed, err := r.Factors.Renew(ctx, sc, password, a.code(0))
@@ -256,7 +256,7 @@ func TestChallenge(t *testing.T) {
 		wantCode(t, "a challenge that was used", err, gone)
 
 		c = a.challenge()
-		r.clock.pass(challengeLife)
+		r.clock.Move(challengeLife)
 		_, err = a.respond(c, a.code(0))
 		wantCode(t, "after five minutes", err, gone)
 		c = a.challenge()
@@ -268,7 +268,7 @@ func TestChallenge(t *testing.T) {
 		wantCode(t, "after five wrong codes", err, gone)
 		_, err = a.respond(a.challenge(), a.code(0))
 		wantCode(t, "with a new challenge", err, okay)
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 
 		c = a.challenge()
 		must(t, errOf(r.Users.Update(ctx, root(), a.user.ID, user.Change{Password: patch.Set("another long password")})))
@@ -348,7 +348,7 @@ func TestGuessedCodes(t *testing.T) {
 		}
 		wantCode(t, "the right code from one more address", from(200, a.code(0)), "locked")
 		wantCode(t, "a recovery code", from(201, a.codes[0]), okay)
-		r.clock.pass(lockout.LockTime)
+		r.clock.Move(lockout.LockTime)
 		wantCode(t, "after the lock", from(202, a.code(0)), okay)
 	})
 }
@@ -381,7 +381,7 @@ func TestCodeRace(t *testing.T) {
 		}
 		race("one code", codeInvalid, slices.Repeat([]Proof{{Username: "alice", Password: password, Code: a.code(0)}}, 8)...)
 		race("one recovery code", codeInvalid, slices.Repeat([]Proof{{Username: "alice", Password: password, Code: a.codes[0]}}, 8)...)
-		clk.pass(time.Minute)
+		clk.Move(time.Minute)
 		one := a.challenge()
 		race("one challenge", "", Proof{Challenge: one, Code: a.code(0)}, Proof{Challenge: one, Code: a.code(1)},
 			Proof{Challenge: one, Code: a.codes[1]}, Proof{Challenge: one, Code: a.codes[2]})
@@ -404,10 +404,10 @@ func TestClockStepsBack(t *testing.T) {
 		used := a.code(0)
 		_, err := a.login(used)
 		wantCode(t, "a code", err, okay)
-		r.clock.pass(time.Hour)
+		r.clock.Move(time.Hour)
 		_, err = a.login(a.code(0))
 		wantCode(t, "an hour later", err, okay)
-		r.clock.pass(-time.Hour)
+		r.clock.Move(-time.Hour)
 		_, err = a.login(used)
 		wantCode(t, "the used code, with the clock set back", err, codeInvalid)
 		_, err = a.login(a.code(1))

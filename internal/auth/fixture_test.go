@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/rand"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,37 +14,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
-
-// clock is a clock that the test moves.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-// pass moves the clock.
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 // replica is one server's worth of services.
 type replica struct {
 	*Service
-	clock *clock
+	clock *timetest.Clock
 	t     testing.TB
 }
 
 // newReplica starts a replica on c. Replicas of one test share a clock.
-func newReplica(t testing.TB, c *db.Cluster, clk *clock) *replica {
+func newReplica(t testing.TB, c *db.Cluster, clk *timetest.Clock) *replica {
 	t.Helper()
 	tenants := &tenant.Service{Stores: c, Now: clk.Now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
@@ -67,7 +48,7 @@ func box(t testing.TB) *secret.Box {
 	return b
 }
 
-func newClock() *clock { return &clock{now: time.Now().UTC().Truncate(time.Microsecond)} }
+func newClock() *timetest.Clock { return timetest.At(time.Now().UTC().Truncate(time.Microsecond)) }
 
 // eachPair runs a test with two replicas on one store, on each of the backends.
 func eachPair(t *testing.T, backends []string, test func(t *testing.T, here, there *replica)) {

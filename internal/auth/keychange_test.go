@@ -42,7 +42,7 @@ func TestChangeOfAKey(t *testing.T) {
 		}
 		may(here, "narrowed, here", "users:read", false)
 		may(here, "narrowed to it, here", "policies:read", true)
-		clk.pass(softAge)
+		clk.Move(softAge)
 		may(there, "narrowed, there", "users:read", false)
 
 		end := clk.Now().Add(time.Minute).In(time.FixedZone("", 3600)).Add(789)
@@ -53,7 +53,7 @@ func TestChangeOfAKey(t *testing.T) {
 		if got, err := here.Key(ctx, root(), k.ID); err != nil || fmt.Sprint(got.Scopes, got.Name, got.ExpiresAt) != fmt.Sprint(after.Scopes, after.Name, after.ExpiresAt) {
 			t.Errorf("Key = %+v, %v, want %+v", got, err, after)
 		}
-		clk.pass(time.Minute)
+		clk.Move(time.Minute)
 		for what, r := range map[string]*replica{"here": here, "there": there} {
 			r.want("expired, "+what, Credential{APIKey: k.Key}, "401")
 			r.want("its token, "+what, Credential{Bearer: g.AccessToken}, "401")

@@ -127,7 +127,7 @@ func TestLifeOfAKey(t *testing.T) {
 		}
 		r.want("old within grace", Credential{APIKey: k.Key}, "ok")
 		r.want("new", Credential{APIKey: fresh.Key}, "ok")
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		r.want("old after grace", Credential{APIKey: k.Key}, "401")
 		last, err := r.RotateKey(ctx, sc, fresh.ID, 0)
 		must(t, err)
@@ -149,7 +149,7 @@ func TestLifeOfAKey(t *testing.T) {
 		short := r.clock.Now().Add(time.Second)
 		k, _ = r.CreateKey(ctx, sc, KeyDraft{Name: "short", Scopes: []string{"policies:read"}, ExpiresAt: &short})
 		r.want("before its end", Credential{APIKey: k.Key}, "ok")
-		r.clock.pass(time.Second)
+		r.clock.Move(time.Second)
 		r.want("at its end", Credential{APIKey: k.Key}, "401")
 	})
 }

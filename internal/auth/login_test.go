@@ -97,12 +97,12 @@ func TestLock(t *testing.T) {
 		if _, err := r.Login(ctx, guesser, "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("another account from the locked address: got %v, want unauthenticated", err)
 		}
-		r.clock.pass(lockout.LockTime - time.Second)
+		r.clock.Move(lockout.LockTime - time.Second)
 		_, err = r.Login(ctx, guesser, "alice", password)
 		if f, ok := errors.AsType[*fault.Error](err); !ok || f.RetryAfter != time.Second {
 			t.Errorf("a second before the end of the lock: got %v, want one second more", err)
 		}
-		r.clock.pass(time.Second)
+		r.clock.Move(time.Second)
 		if _, err := r.Login(ctx, guesser, "alice", password); err != nil {
 			t.Errorf("after the lock: %v", err)
 		}
@@ -162,7 +162,7 @@ func TestNobodyLocksOut(t *testing.T) {
 		signIn("from the guesser's network", "2001:db8::ffff", "carol", lockout.LongestPause)
 		signIn("from the guesser's network again", "2001:db8::1", "carol", 0)
 		signIn("from another network", "2001:db8:0:1::1", "bob", 0)
-		r.clock.pass(lockout.Window)
+		r.clock.Move(lockout.Window)
 		signIn("a window later", "203.0.113.79", "alice", 0)
 		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
 			t.Errorf("a flood of guesses writes %d audit entries, want at most 170", n)

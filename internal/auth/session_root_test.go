@@ -37,15 +37,15 @@ func TestTokensOfABrowser(t *testing.T) {
 			}
 		}
 		both("new", "ok", false)
-		clk.pass(15 * time.Minute)
+		clk.Move(15 * time.Minute)
 		both("in use", "ok", true)
 		for _, r := range []*replica{here, there} {
 			must(t, r.flush(ctx))
 		}
-		clk.pass(15 * time.Minute)
+		clk.Move(15 * time.Minute)
 		here.want("the session after a use of its tokens", Credential{Cookie: in.Cookie, Idle: true}, "ok")
 		both("15 minutes after their use", "ok", false)
-		clk.pass(10 * time.Minute)
+		clk.Move(10 * time.Minute)
 		both("25 minutes after their use", "401", true)
 		here.want("the session", Credential{Cookie: in.Cookie}, "401")
 		if _, err := here.IssuePortalToken(ctx, child, nil); err == nil {

@@ -66,7 +66,7 @@ func TestBrowserExpiry(t *testing.T) {
 		here.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 		idle := here.signInBrowser(scope.DefaultTenant, "alice")
 		for range 7 { // only the page itself makes requests
-			here.clock.pass(10 * time.Minute)
+			here.clock.Move(10 * time.Minute)
 			if here.clock.Now().Before(*idle.Session.IdleAt) {
 				here.want("page by itself", Credential{Cookie: idle.Cookie, Idle: true}, "ok")
 			}
@@ -78,10 +78,10 @@ func TestBrowserExpiry(t *testing.T) {
 		for here.clock.Now().Before(used.Session.ExpiresAt.Add(-40 * time.Minute)) {
 			here.want("in use", Credential{Cookie: used.Cookie}, "ok")
 			must(t, here.flush(ctx))
-			here.clock.pass(40 * time.Minute)
+			here.clock.Move(40 * time.Minute)
 			there.want("in use at the other replica", Credential{Cookie: used.Cookie, Idle: true}, "ok")
 		}
-		here.clock.pass(40 * time.Minute)
+		here.clock.Move(40 * time.Minute)
 		here.want("after its end", Credential{Cookie: used.Cookie}, "401")
 		there.want("after its end, elsewhere", Credential{Cookie: used.Cookie}, "401")
 	})
@@ -171,12 +171,12 @@ func TestOwnSessions(t *testing.T) {
 		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 		r.createUser(scope.DefaultTenant, "bob", user.RolePlatformAdmin)
 		first := r.signInBrowser(scope.DefaultTenant, "alice")
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		alice, _ := r.try(Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")})
 		if _, err := r.IssuePortalToken(ctx, alice, nil); err != nil { // not a sign-in
 			t.Fatal(err)
 		}
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		second := r.signInBrowser(scope.DefaultTenant, "alice")
 		bob := r.signedIn(scope.DefaultTenant, "bob")
 
@@ -220,10 +220,10 @@ func TestBrowsersAreBounded(t *testing.T) {
 	r := newSQLite(t)
 	r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 	oldest := r.signInBrowser(scope.DefaultTenant, "alice")
-	r.clock.pass(time.Second)
+	r.clock.Move(time.Second)
 	next := r.signInBrowser(scope.DefaultTenant, "alice")
 	for range maxBrowsers - 1 {
-		r.clock.pass(time.Second)
+		r.clock.Move(time.Second)
 		r.signInBrowser(scope.DefaultTenant, "alice")
 	}
 	r.want("the oldest session", Credential{Cookie: oldest.Cookie}, "401")
@@ -262,7 +262,7 @@ func TestLoginLink(t *testing.T) {
 			t.Errorf("Redeem of a used link: got %s, want 401", got)
 		}
 		late := link()
-		r.clock.pass(time.Minute)
+		r.clock.Move(time.Minute)
 		if _, got := redeem("::1", late); got != "401" {
 			t.Errorf("Redeem of an expired link: got %s, want 401", got)
 		}

@@ -93,9 +93,9 @@ func TestTokenAbuse(t *testing.T) {
 		}
 	}
 	r.want("the token, after all refusals", Credential{Bearer: good}, "ok")
-	r.clock.pass(TokenLife - time.Second)
+	r.clock.Move(TokenLife - time.Second)
 	r.want("a second before its end", Credential{Bearer: good}, "ok")
-	r.clock.pass(time.Second)
+	r.clock.Move(time.Second)
 	r.want("at its end", Credential{Bearer: good}, "401")
 }
 
@@ -125,7 +125,7 @@ func TestSigningKeysRotate(t *testing.T) {
 			t.Fatalf("JWKS of two replicas = %v and %v, want the same key", a, b)
 		}
 		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
-		r.clock.pass(r.Rotate)
+		r.clock.Move(r.Rotate)
 		old := r.signIn(scope.DefaultTenant, "alice")
 		must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 2 {
@@ -135,7 +135,7 @@ func TestSigningKeysRotate(t *testing.T) {
 		if strings.Split(settling, ".")[0] != strings.Split(old, ".")[0] {
 			t.Error("the new key signs before the other replicas know it")
 		}
-		r.clock.pass(settleTime)
+		r.clock.Move(settleTime)
 		must(t, r.rotate(ctx))
 		fresh := r.signIn(scope.DefaultTenant, "alice")
 		if strings.Split(fresh, ".")[0] == strings.Split(old, ".")[0] {
@@ -145,7 +145,7 @@ func TestSigningKeysRotate(t *testing.T) {
 			r.want(what+" here", Credential{Bearer: tok}, "ok")
 			second.want(what+" on a replica that did not rotate", Credential{Bearer: tok}, "ok")
 		}
-		r.clock.pass(3 * r.Rotate)
+		r.clock.Move(3 * r.Rotate)
 		must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 1 {
 			t.Errorf("JWKS after all tokens of the old key ended = %v, want 1 key", keys)

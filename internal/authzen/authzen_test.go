@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -57,11 +58,7 @@ func newDesk(n int) *desk {
 
 func parsed(t *testing.T, format string, args ...any) value.Value {
 	t.Helper()
-	v, err := value.Decode(fmt.Appendf(nil, format, args...), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return valuetest.Decode(t, fmt.Sprintf(format, args...))
 }
 
 func request(t *testing.T, subject, resource string) value.Value {

@@ -5,13 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
 
 // TestObject checks that an object is stored with a signed call, that Try leaves nothing behind,
@@ -22,12 +22,7 @@ func TestObject(t *testing.T) {
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	address := strings.Replace(server.URL, "http://", PlainObjectScheme, 1)
-	via := func(allow ...netip.Prefix) *outbound.Client {
-		c := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true})
-		t.Cleanup(c.Close)
-		return c
-	}
-	here := via(netip.MustParsePrefix("127.0.0.0/8"))
+	here := outboundtest.Local(t)
 	object := func(address, access, secret string) Object {
 		o, err := ParseObject(address)
 		if err != nil {
@@ -70,7 +65,7 @@ func TestObject(t *testing.T) {
 			}
 		}
 	}
-	if _, err := good.Put(ctx, via(), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
+	if _, err := good.Put(ctx, outboundtest.New(t, outbound.Config{}), []byte("x"), "text/plain"); err == nil || string(fake.Object("edge/bundle.tar.gz")) == "x" {
 		t.Errorf("a store at a loopback address was called: %v", err)
 	}
 	for _, bad := range []string{"", "s3://", "s3://host", "s3://host/bucket", "s3://host/bucket/", "s3://host/B_/x", "s3://host/bucket/a//b", "s3://host/bucket/../x", "s3://host/bucket/x?y", "https://host/bucket/x"} {
@@ -93,8 +88,7 @@ func TestNoStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", s3test.AccessKey, s3test.SecretKey
-		via := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-		t.Cleanup(via.Close)
+		via := outboundtest.Local(t)
 		if _, err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {
 			t.Errorf("%s: stored", name)
 		} else if status, text := ObjectAnswer(err); status != 0 || !strings.Contains(text, "something else") {

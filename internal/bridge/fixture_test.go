@@ -36,6 +36,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -322,38 +323,48 @@ func (g *client) wantNothing(what, remote string, tags ...string) {
 	}
 }
 
-// parked is the result of a poll that waited.
+// parked is a poll that waits.
 type parked struct {
+	t    testing.TB
+	ends chan pollResult
+}
+
+type pollResult struct {
 	*Answer
 	err error
 }
 
+// end returns the result of the poll. The limit is several times what a change takes. It is shorter
+// than the wait of the poll, and than the 15 seconds after which a store checks a quiet listener:
+// only the notification of a change ends the poll in time.
+func (p parked) end() pollResult {
+	p.t.Helper()
+	const limit = 5 * time.Second
+	select {
+	case r := <-p.ends:
+		return r
+	case <-time.After(limit):
+		p.t.Fatalf("the poll waits %s after the change, want it to end", limit)
+		return pollResult{}
+	}
+}
+
 // park starts a poll that only a change ends in time, and returns when it waits.
-func (g *client) park(tag string) <-chan parked {
+func (g *client) park(tag string) parked {
 	g.h.t.Helper()
-	end := make(chan parked, 1)
+	p := parked{g.h.t, make(chan pollResult, 1)}
 	go func() {
 		a, err := g.poll(MaxWait, "parked", tag)
-		end <- parked{a, err}
+		p.ends <- pollResult{a, err}
 	}()
 	g.h.until("a waiting poll", func() bool { return g.h.environment(environmentKey{scope.DefaultTenant, g.sc.Env}).countWaiting() == 1 })
-	return end
+	return p
 }
 
 // until waits until ok is true.
 func (h *fixture) until(what string, ok func() bool) {
 	h.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			h.t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	timetest.WaitFor(h.t, what, ok)
 }
 
 // record returns the bouncer as the control plane knows it.

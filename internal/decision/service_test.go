@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -60,11 +61,7 @@ func newFixture(t *testing.T, doc string, sources ...string) *fixture {
 // object decodes a JSON document.
 func (c *fixture) object(text string) value.Value {
 	c.t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		c.t.Fatal(text, err)
-	}
-	return v
+	return valuetest.Decode(c.t, text)
 }
 
 // items returns the items of a bulk call.
@@ -74,8 +71,8 @@ func (c *fixture) items(text string) func() ([]value.Value, error) {
 
 var anyone = scope.Scope{Tenant: "acme"}
 
-// TestTracesAnswers: only a decision that is answered gets a span. A call that fails has decided
-// nothing.
+// TestTracesAnswers checks that only a decision that is answered gets a span. A call that fails has
+// decided nothing.
 func TestTracesAnswers(t *testing.T) {
 	c := newFixture(t, `{}`, "package a\n\nallow if input.user.id == \"ann\"\n")
 	var traced []string
@@ -88,16 +85,16 @@ func TestTracesAnswers(t *testing.T) {
 		return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written")
 	}
 	if _, err := c.Evaluate(context.Background(), anyone, body); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("without a log: %v", err)
+		t.Errorf("a decision without a log: %v, want Unavailable", err)
 	}
 	c.Person = func(context.Context, scope.TenantID, string) (value.Value, error) {
 		return value.Value{}, fault.New(fault.Unavailable, "store_unavailable", "the store does not answer")
 	}
 	if _, err := c.Evaluate(context.Background(), anyone, body); err == nil {
-		t.Error("a decision about nobody")
+		t.Error("a decision about a person who is not known: no error")
 	}
 	if !slices.Equal(traced, []string{"ALLOW"}) {
-		t.Errorf("traced %q", traced)
+		t.Errorf("the traced effects are %q, want one ALLOW", traced)
 	}
 }
 
@@ -106,6 +103,9 @@ func TestTracesAnswers(t *testing.T) {
 // decision counts once, for the control that made it or for none.
 func TestEveryEvaluationCounts(t *testing.T) {
 	c := newFixture(t, `{}`, "package a\nallow if input.user.id == \"ann\"", "package b\ndeny if input.user.id == \"eve\"", "package c\nallow if input.user.id == \"bob\"")
+	clock := time.Unix(1000, 0)
+	c.Now = func() time.Time { clock = clock.Add(time.Microsecond); return clock } // each reading takes a microsecond
+	c.Share = decision.NewShare(1, c.Now)
 	evaluate := func(user string) {
 		if _, err := c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`)); err != nil {
 			t.Fatal(err)
@@ -119,17 +119,24 @@ func TestEveryEvaluationCounts(t *testing.T) {
 	}
 	type figures struct{ evaluations, hits, undecided, allowed, denied int64 }
 	got := map[int64]figures{}
+	var all time.Duration
 	took := map[int64]time.Duration{}
 	for id, l := range c.tallies {
 		got[id] = figures{l.Evaluations.Load(), l.CacheHits.Load(), l.Decided[rego.NoMatch].Load(), l.Decided[rego.Allow].Load(), l.Decided[rego.Deny].Load()}
 		took[id] = time.Duration(l.Nanoseconds.Load())
+		all += took[id]
 	}
 	want := map[int64]figures{0: {undecided: 3}, 1: {6, 2, 0, 1, 0}, 2: {6, 2, 0, 0, 2}, 3: {4, 1, 0, 0, 0}}
 	if !maps.Equal(got, want) {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
-	if took[1] <= 0 || took[2] <= 0 || took[3] <= 0 {
-		t.Errorf("the evaluations took %v, want some time for each control", took)
+	// The controls that ran share the time of a decision. The third ran in fewer decisions.
+	var recorded time.Duration
+	for _, r := range c.records {
+		recorded += time.Duration(r.EvaluationTimeMS * float64(time.Millisecond))
+	}
+	if took[3] <= 0 || took[3] >= took[1] || took[1] != took[2] || (recorded-all).Abs() >= time.Microsecond {
+		t.Errorf("the evaluations took %v, want the same for 1 and 2, less for 3, and %s together as recorded", took, recorded)
 	}
 }
 

@@ -392,7 +392,7 @@ func TestSnapshotWhileTheStoreHangs(t *testing.T) {
 		},
 	}
 	// Long enough for a few decisions that wait for the store, but not for each of a thousand.
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
 	get := func() int64 {
 		if err := ctx.Err(); err != nil {

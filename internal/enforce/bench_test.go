@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // documentControl is an attribute-based control of the usual size: roles,
@@ -79,7 +80,7 @@ func BenchmarkProxy(b *testing.B) {
 			p.publish(policySet{
 				revision: 1, mode: tc.Mode, controls: []control{{id: 1, source: documentControl, resource: 5}},
 				config:    map[string]any{"cache_enabled": tc.cache, "identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
-				resources: []target.Resource{{ID: 5, Type: "api", Path: "/docs/**", Doc: doc(b, `{"id":5,"type":"api","data_classification":"internal"}`)}},
+				resources: []target.Resource{{ID: 5, Type: "api", Path: "/docs/**", Doc: valuetest.Decode(b, `{"id":5,"type":"api","data_classification":"internal"}`)}},
 			})
 			run := start(b, p, app.URL, nil).at(b, 1)
 			defer run.stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // hostForms are spellings of hosts, and the host that controls see; empty: the request is refused.
@@ -75,7 +76,7 @@ func TestHeadIsGuardedAsGet(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{
 		revision: 1, mode: "enforce", controls: []control{{id: 1, resource: 5, source: denyAll}},
-		resources: []target.Resource{{ID: 5, Type: "api", Path: "/**", Methods: []string{"GET"}, Doc: doc(t, `{"id":5}`)}},
+		resources: []target.Resource{{ID: 5, Type: "api", Path: "/**", Methods: []string{"GET"}, Doc: valuetest.Decode(t, `{"id":5}`)}},
 	})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	for method, want := range map[string]int{"GET": 403, "HEAD": 403, "POST": 200, "OPTIONS": 200} {
@@ -181,7 +182,7 @@ func TestReasonsInTheLog(t *testing.T) {
 		revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()},
 		controls: []control{{1, 1, endless}, {2, 2, wrong}, {3, 3, allowAll}},
 		resources: []target.Resource{
-			{ID: 1, Path: "/endless", Doc: doc(t, `{}`)}, {ID: 2, Path: "/wrong", Doc: doc(t, `{}`)}, {ID: 3, Path: "/open", Doc: doc(t, `{}`)},
+			{ID: 1, Path: "/endless", Doc: valuetest.Decode(t, `{}`)}, {ID: 2, Path: "/wrong", Doc: valuetest.Decode(t, `{}`)}, {ID: 3, Path: "/open", Doc: valuetest.Decode(t, `{}`)},
 		},
 	})
 	b := start(t, p, app.URL, func(c *Config) { c.DecisionDeadline = 50 * time.Millisecond }).at(t, 1)

@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // envoy asks a bouncer over gRPC, as Envoy does.
@@ -292,7 +293,7 @@ default allow := true
 allow := false if input.mcp.tool == "drop_table"
 
 reason := "not this tool" if not allow
-`}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
+`}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: valuetest.Decode(t, `{"resource_kind":"mcp_server"}`)}}})
 	b, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
 	call := func(tool string) (string, *authv3.CheckRequest) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)

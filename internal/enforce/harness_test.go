@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // policySet is the content of a test's bundle.
@@ -280,19 +281,10 @@ func (p *plane) waitWithin(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// eventually checks cond repeatedly until it is true.
+// eventually waits until cond is true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	timetest.WaitFor(t, what, cond)
 }
 
 // running is a bouncer that is serving.
@@ -482,22 +474,18 @@ func gzipped(text string) string {
 // receive waits for something from c.
 func receive[T any](t testing.TB, what string, c <-chan T) (got T) {
 	t.Helper()
-	select {
-	case got = <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("timed out waiting for %s", what)
-	}
-	return got
+	return receiveWithin(t, 30*time.Second, what, c)
 }
 
-// doc decodes a JSON document.
-func doc(t testing.TB, s string) value.Value {
+// receiveWithin receives a value, and fails if none arrives within the limit.
+func receiveWithin[T any](t testing.TB, limit time.Duration, what string, c <-chan T) (got T) {
 	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
+	select {
+	case got = <-c:
+	case <-time.After(limit):
+		t.Fatalf("timed out after %s waiting for %s", limit, what)
 	}
-	return v
+	return got
 }
 
 // Controls that several tests use.

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // On the first start without a control plane, enforce mode answers only 503. Shadow mode, if the
@@ -63,7 +64,7 @@ func TestControlErrorsFailClosed(t *testing.T) {
 // default_action decides on requests that no control covers.
 func TestDefaultAction(t *testing.T) {
 	app := newApplication(t, nil)
-	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: doc(t, `{"id":5}`)}}
+	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: valuetest.Decode(t, `{"id":5}`)}}
 	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}}, nil)
 	wantAnswer(t, "nothing in scope", fetch(t, "GET", b.url+"/x", nil), 200)
 	p.deploy(b, policySet{revision: 2, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}, config: map[string]any{"default_action": "deny"}})
@@ -107,7 +108,7 @@ func TestHiddenReason(t *testing.T) {
 	set := enforcing(source)
 	levels := []string{"basic", "detailed", "comprehensive"}
 	for i, level := range levels {
-		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
+		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: valuetest.Decode(t, `{}`)})
 	}
 	p, b := startPublished(t, app.URL, set, nil)
 	for i, level := range levels {
@@ -352,7 +353,7 @@ func TestAuditLevels(t *testing.T) {
 	set := enforcing(allowAll)
 	set.config = map[string]any{"headers": []string{"x-channel"}}
 	for i, level := range []string{"none", "basic", "detailed"} {
-		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
+		set.resources = append(set.resources, target.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: valuetest.Decode(t, `{}`)})
 	}
 	p, b := startPublished(t, app.URL, set, nil)
 	for _, level := range []string{"none", "basic", "detailed"} {

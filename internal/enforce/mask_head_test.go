@@ -44,7 +44,7 @@ func TestHeadMasks(t *testing.T) {
 			if all := fmt.Sprint(h, got.body); strings.Contains(all, "canary") || h.Get("X-Account") != "****4711" || h.Get("X-Owner") != "[redacted]" || h.Get("X-Kept") != "kept" || h.Get("Etag") == "" {
 				t.Errorf("%s %v, want masked fields and the others kept", got, h)
 			}
-			if method != "HEAD" && got.status == 200 && got.body != "a body of any kind" {
+			if method != "HEAD" && (path == "/" || path == "/early") && got.body != "a body of any kind" {
 				t.Errorf("%s, want the body unchanged", got)
 			}
 			if asked := app.take()[0].Header; asked.Get("X-Secret") != "[redacted]" || asked.Get("Accept-Encoding") != "br" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // TestNoMessageIsOverlooked sends bodies that some MCP server may read as a call of delete_db.
@@ -101,9 +102,9 @@ func TestNoWebSocketToTools(t *testing.T) {
 	policies := policySet{
 		revision: 1, mode: "enforce",
 		resources: []target.Resource{
-			{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)},
-			{ID: 6, Type: "api", Path: "/app/**", Doc: doc(t, `{}`)},
-			{ID: 7, Type: "llm", Path: "/v1/**", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)},
+			{ID: 5, Type: "mcp", Path: "/mcp", Doc: valuetest.Decode(t, `{"resource_kind":"mcp_server"}`)},
+			{ID: 6, Type: "api", Path: "/app/**", Doc: valuetest.Decode(t, `{}`)},
+			{ID: 7, Type: "llm", Path: "/v1/**", Doc: valuetest.Decode(t, `{"resource_kind":"llm_endpoint"}`)},
 		},
 		controls: []control{
 			{id: 1, source: "package tools\n\nallow if not input.mcp.tool == \"delete_db\"\n"},

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -88,7 +89,7 @@ func startWithTemplates(t *testing.T, h http.Handler) *running {
 	p := newPlane(t)
 	p.publish(policySet{
 		revision: 1, mode: "enforce",
-		resources: []target.Resource{{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}},
+		resources: []target.Resource{{ID: 5, Type: "mcp", Path: "/mcp", Doc: valuetest.Decode(t, `{"resource_kind":"mcp_server"}`)}},
 		controls:  []control{{id: 1, source: templateSource(t, "MCP_TOOL_AUTH"), resource: 5}, {id: 2, source: templateSource(t, "MCP_DESTRUCTIVE_ACTION_GUARD"), resource: 5}},
 		config:    loopbackProxies(),
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // pathForms are ways to write /admin/secret, or something near it. want is 403 if the form means the
@@ -138,7 +139,7 @@ func TestPathForms(t *testing.T) {
 			p := newPlane(t)
 			p.publish(policySet{
 				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: pathReason}},
-				resources: []target.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
+				resources: []target.Resource{{ID: 5, Type: "api", Path: pattern, Doc: valuetest.Decode(t, `{"id":5}`)}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			var forwarded, refused int

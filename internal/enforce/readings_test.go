@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // TestBothReadingsAreInspected checks a path that names two resources, one as it is spelled and one
@@ -13,8 +14,8 @@ func TestBothReadingsAreInspected(t *testing.T) {
 	const open, deny = "package open\n\nallow := true\n", "package closed\n\nallow := false\n"
 	const noLLM = "package model\n\ndefault allow := false\n\nallow if not input.llm\n"
 	const noMCP = "package tools\n\ndefault allow := false\n\nallow if not input.mcp\n"
-	model := target.Resource{ID: 1, Type: "llm", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)}
-	server := target.Resource{ID: 1, Type: "mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}
+	model := target.Resource{ID: 1, Type: "llm", Doc: valuetest.Decode(t, `{"resource_kind":"llm_endpoint"}`)}
+	server := target.Resource{ID: 1, Type: "mcp", Doc: valuetest.Decode(t, `{"resource_kind":"mcp_server"}`)}
 	for name, tc := range map[string]struct {
 		guarded        target.Resource
 		at, other      string // paths of the guarded resource and of the one beside it

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/refuse"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // modelCalls are requests of the providers' clients, and the error form that each client reads.
@@ -74,7 +75,7 @@ func readError(dialect string, status int, header http.Header, text string) stri
 // TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
 // refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
-	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
+	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: valuetest.Decode(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	needsAdmin := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	closed := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
 	stopped := newApplication(t, nil)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // guardOrders denies everything below /orders and permits the rest.
@@ -26,8 +27,8 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 	p.publish(policySet{
 		revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll}},
 		resources: []target.Resource{
-			{ID: 5, Type: "api", Path: "/orders/**", PathMatching: matching, Doc: doc(t, `{"id":5}`)},
-			{ID: 6, Type: "api", Path: "/**", Doc: doc(t, `{"id":6}`)},
+			{ID: 5, Type: "api", Path: "/orders/**", PathMatching: matching, Doc: valuetest.Decode(t, `{"id":5}`)},
+			{ID: 6, Type: "api", Path: "/**", Doc: valuetest.Decode(t, `{"id":6}`)},
 		},
 		config: loopbackProxies(),
 	})
@@ -64,11 +65,11 @@ func TestBothReadings(t *testing.T) {
 			{id: 4, source: allowAll, resource: 9},
 		},
 		resources: []target.Resource{
-			{ID: 5, Type: "api", Path: "/users/**", Doc: doc(t, `{"id":5}`)},
-			{ID: 6, Type: "api", Path: "/users/guest/**", Doc: doc(t, `{"id":6}`)},
-			{ID: 7, Type: "api", Path: "/users/public/**", Doc: doc(t, `{"id":7}`)},
-			{ID: 8, Type: "api", Path: "/tools/**", Doc: doc(t, `{"id":8}`)},
-			{ID: 9, Type: "api", Path: "/tools/open", Doc: doc(t, `{"id":9}`)},
+			{ID: 5, Type: "api", Path: "/users/**", Doc: valuetest.Decode(t, `{"id":5}`)},
+			{ID: 6, Type: "api", Path: "/users/guest/**", Doc: valuetest.Decode(t, `{"id":6}`)},
+			{ID: 7, Type: "api", Path: "/users/public/**", Doc: valuetest.Decode(t, `{"id":7}`)},
+			{ID: 8, Type: "api", Path: "/tools/**", Doc: valuetest.Decode(t, `{"id":8}`)},
+			{ID: 9, Type: "api", Path: "/tools/open", Doc: valuetest.Decode(t, `{"id":9}`)},
 		},
 	})
 	b := start(t, p, app.URL, nil).at(t, 1)

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,17 +27,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// pointsAt reports whether an error has an offence at a pointer.
 func pointsAt(err error, pointer string) bool {
-	f, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		return false
-	}
-	for _, d := range f.Details {
-		if d.Pointer == pointer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fault.Offences(err), func(d fault.Detail) bool { return d.Pointer == pointer })
 }
 
 // shelf provides the bundle of bouncer 7 of production, at a revision that tests set.
@@ -47,6 +40,16 @@ type shelf struct {
 	gone     bool
 }
 
+// newShelf returns a bench whose bundle is at a revision.
+func newShelf(t testing.TB, c *db.Cluster, revision int64) (*bench, *shelf) {
+	t.Helper()
+	b := newBench(t, c)
+	s := &shelf{bench: b, revision: revision}
+	b.Bundles = s
+	return b, s
+}
+
+// set changes the bundle.
 func (s *shelf) set(revision int64) {
 	s.Helper()
 	s.mu.Lock()
@@ -67,6 +70,7 @@ func (s *shelf) touch() {
 	}
 }
 
+// bundleOf returns the bundle of a revision.
 func bundleOf(revision int64) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -105,20 +109,22 @@ type depot struct {
 	pushes int
 	s3     *s3test.Server
 	oci    http.Handler
+	host   string
 }
 
-func newDepot(t *testing.T) (*depot, string) {
+func newDepot(t *testing.T) *depot {
 	t.Helper()
 	d := &depot{s3: s3test.New("policies"), oci: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	return d, strings.TrimPrefix(server.URL, "http://")
+	d.host = strings.TrimPrefix(server.URL, "http://")
+	return d
 }
 
 func (d *depot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	down := d.down
-	if r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/manifests/") || strings.HasPrefix(r.URL.Path, "/policies/")) && !down {
+	if storesBundle(r) && !down {
 		d.pushes++
 	}
 	d.mu.Unlock()
@@ -132,6 +138,7 @@ func (d *depot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// set sets whether the stores are down.
 func (d *depot) set(down bool) {
 	d.mu.Lock()
 	d.down = down
@@ -148,104 +155,91 @@ func (d *depot) got() int {
 // TestPolicyEngine checks that a store gets each revision of a bundle once, with any number of
 // replicas and restarts, again after an outage, and nothing if nothing changed.
 func TestPolicyEngine(t *testing.T) {
-	for _, to := range []string{"oci+http://%s/org/policies:edge", "s3+http://%s/policies/edge/bundle.tar.gz"} {
-		t.Run(to[:2], func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-				b := newBench(t, c)
-				s := &shelf{bench: b, revision: 3}
-				b.Bundles = s
-				d, host := newDepot(t)
-				draft := Draft{Name: "edge", Kind: PolicyEngine, Endpoint: fmt.Sprintf(to, host), Settings: map[string]any{"bouncer_id": "7"}}
-				if to[:2] == "s3" {
-					draft.Credential = map[string]any{"access_key_id": s3test.AccessKey, "secret_access_key": s3test.SecretKey}
-				}
-				it := b.create(draft)
-				if it.Environment != scope.Production || it.Pushed != nil {
-					t.Errorf("%+v", it)
-				}
-				replica := 0
-				turns := func(pushes int, revision int64) Integration {
-					t.Helper()
-					for range 3 {
-						replica++
-						b.turn(fmt.Sprint("replica ", replica%2), it.ID)
-						b.move(2 * lookEvery)
-					}
-					got, err := b.Get(ctx, admin, it.ID)
-					if err != nil || d.got() != pushes || got.Pushed == nil || got.Pushed.Revision != revision {
-						t.Fatalf("%d pushes, want %d: %+v, pushed %+v, error %v", d.got(), pushes, got, got.Pushed, err)
-					}
-					return got
-				}
-				first := turns(1, 3)
-				if !strings.HasPrefix(first.Pushed.Digest, "sha256:") || first.Pushed.Bytes != int64(len(bundleOf(3))) || first.LastSuccessAt == nil || first.Pushed.At.IsZero() {
-					t.Errorf("%+v", first.Pushed)
-				}
-				s.touch() // another bouncer's controls
-				turns(1, 3)
-				s.set(4)
-				turns(2, 4)
+	eachStore(t, func(t *testing.T, b *bench, s *shelf, d *depot, to string) {
+		it := b.engine(fmt.Sprintf(to, d.host))
+		if it.Environment != scope.Production || it.Pushed != nil {
+			t.Errorf("Create = %+v, want production and no push", it)
+		}
+		replica := 0
+		turns := func(pushes int, revision int64) Integration {
+			t.Helper()
+			for range 3 {
+				replica++
+				b.turn(fmt.Sprint("replica ", replica%2), it.ID)
+				b.clock.Move(2 * lookEvery)
+			}
+			got, err := b.Get(ctx, admin, it.ID)
+			if err != nil || d.got() != pushes || got.Pushed == nil || got.Pushed.Revision != revision {
+				t.Fatalf("the store has %d pushes of revision %+v, want %d of %d: %+v, error %v", d.got(), got.Pushed, pushes, revision, got, err)
+			}
+			return got
+		}
+		first := turns(1, 3)
+		if !strings.HasPrefix(first.Pushed.Digest, "sha256:") || first.Pushed.Bytes != int64(len(bundleOf(3))) || first.LastSuccessAt == nil || first.Pushed.At.IsZero() {
+			t.Errorf("the first push is %+v, want its digest, size and time", first.Pushed)
+		}
+		s.touch() // another bouncer's controls
+		turns(1, 3)
+		s.set(4)
+		turns(2, 4)
 
-				d.set(true)
-				s.set(5)
-				failed := turns(2, 4)
-				if failed.Failures == 0 || failed.NextAttemptAt == nil || !strings.Contains(failed.LastError, "answered 503") {
-					t.Errorf("%+v", failed)
-				}
-				s.set(6) // revision 5 is never pushed
-				d.set(false)
-				b.move(longestWait)
-				if now := turns(3, 6); now.Failures != 0 || now.LastError != "" {
-					t.Errorf("%+v", now)
-				}
+		d.set(true)
+		s.set(5)
+		failed := turns(2, 4)
+		if failed.Failures == 0 || failed.NextAttemptAt == nil || !strings.Contains(failed.LastError, "answered 503") {
+			t.Errorf("after an outage: %+v, want a failure with 503 and a next attempt", failed)
+		}
+		s.set(6) // revision 5 is never pushed
+		d.set(false)
+		b.clock.Move(longestWait)
+		if now := turns(3, 6); now.Failures != 0 || now.LastError != "" {
+			t.Errorf("after the outage: %+v, want no failure", now)
+		}
 
-				// A new address gets the bundle again; a new name does not.
-				if _, err := b.Update(ctx, admin, it.ID, Change{Name: new("renamed")}, 0); err != nil {
-					t.Fatal(err)
-				}
-				turns(3, 6)
-				moved, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new(fmt.Sprintf(to, host) + "2")}, 0)
-				if err != nil || moved.Pushed != nil {
-					t.Errorf("%+v, error %v", moved, err)
-				}
-				turns(4, 6)
+		// A new address gets the bundle again; a new name does not.
+		if _, err := b.Update(ctx, admin, it.ID, Change{Name: new("renamed")}, 0); err != nil {
+			t.Fatal(err)
+		}
+		turns(3, 6)
+		moved, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new(fmt.Sprintf(to, d.host) + "2")}, 0)
+		if err != nil || moved.Pushed != nil {
+			t.Errorf("Update of the address = %+v, error %v, want nothing pushed", moved, err)
+		}
+		turns(4, 6)
 
-				// A test only asks the store; it pushes nothing.
-				if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered || res.Error != "" {
-					t.Errorf("%+v, error %v", res, err)
-				}
-				d.set(true)
-				if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered || res.ResponseCode != 503 {
-					t.Errorf("%+v, error %v", res, err)
-				}
-				d.set(false)
-				s.mu.Lock()
-				s.gone = true
-				s.mu.Unlock()
-				s.touch()
-				b.turn("replica 1", it.ID)
-				if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError != noSuchBouncer {
-					t.Errorf("%+v, error %v", got, err)
-				}
-				if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered || res.Error != noSuchBouncer {
-					t.Errorf("%+v, error %v", res, err)
-				}
-			})
-		})
-	}
+		// A test only asks the store; it pushes nothing.
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered || res.Error != "" {
+			t.Errorf("Test = %+v, error %v, want delivered", res, err)
+		}
+		d.set(true)
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered || res.ResponseCode != 503 {
+			t.Errorf("Test of a store that is down = %+v, error %v, want 503", res, err)
+		}
+		d.set(false)
+		s.mu.Lock()
+		s.gone = true
+		s.mu.Unlock()
+		s.touch()
+		b.turn("replica 1", it.ID)
+		if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError != noSuchBouncer {
+			t.Errorf("without the bouncer: %+v, error %v, want the error %q", got, err, noSuchBouncer)
+		}
+		if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered || res.Error != noSuchBouncer {
+			t.Errorf("Test without the bouncer = %+v, error %v, want the error %q", res, err, noSuchBouncer)
+		}
+	})
 }
 
 // TestPolicyEngineChangedMeanwhile checks that a push to a store that is replaced meanwhile does
 // not count for the new store.
 func TestPolicyEngineChangedMeanwhile(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		b := newBench(t, c)
-		b.Bundles = &shelf{bench: b, revision: 3}
-		d, host := newDepot(t)
+		b, _ := newShelf(t, c, 3)
+		d := newDepot(t)
 		var it Integration
 		busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/") {
-				if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("oci+http://" + host + "/org/new")}, 0); err != nil {
+				if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("oci+http://" + d.host + "/org/new")}, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -255,14 +249,14 @@ func TestPolicyEngineChangedMeanwhile(t *testing.T) {
 		it = b.create(Draft{Name: "edge", Kind: PolicyEngine, Endpoint: strings.Replace(busy.URL, "http", "oci+http", 1) + "/org/old", Settings: map[string]any{"bouncer_id": "7"}})
 		f := &Forwarder{Service: b.Service, Holder: "r", Logger: slog.New(slog.DiscardHandler)}
 		if _, err := f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {}); !errors.Is(err, errLost) {
-			t.Errorf("the turn ends with %v", err)
+			t.Errorf("runLane = %v, want errLost", err)
 		}
 		if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed != nil {
-			t.Errorf("%+v, error %v", got.Pushed, err)
+			t.Errorf("after the change: pushed %+v, error %v, want nothing", got.Pushed, err)
 		}
 		b.turn("r", it.ID)
 		if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed == nil || d.got() != 2 {
-			t.Errorf("%+v, %d pushes, error %v", got.Pushed, d.got(), err)
+			t.Errorf("after another turn: pushed %+v, %d pushes, error %v, want the second push", got.Pushed, d.got(), err)
 		}
 	})
 }
@@ -270,8 +264,7 @@ func TestPolicyEngineChangedMeanwhile(t *testing.T) {
 // TestPolicyEngineIsChecked checks that invalid values are refused with the right pointer and a
 // helpful message.
 func TestPolicyEngineIsChecked(t *testing.T) {
-	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
-	b.Bundles = &shelf{bench: b, revision: 3}
+	b, _ := newShelf(t, dbtest.Open(t, dbtest.SQLite), 3)
 	good := map[string]any{"bouncer_id": "7"}
 	keys := map[string]any{"access_key_id": "a", "secret_access_key": "b"}
 	for _, c := range []struct {
@@ -300,14 +293,14 @@ func TestPolicyEngineIsChecked(t *testing.T) {
 	} {
 		_, err := b.Create(ctx, admin, Draft{Name: "e", Kind: PolicyEngine, Endpoint: c.endpoint, Environment: c.env, Settings: c.settings, Credential: c.credential})
 		if err == nil || !pointsAt(err, c.want) {
-			t.Errorf("%s %v %v: %v, want %s", c.endpoint, c.settings, c.credential, err, c.want)
+			t.Errorf("Create with %s %v %v = %v, want an offence at %s", c.endpoint, c.settings, c.credential, err, c.want)
 		}
 	}
 	it := b.create(Draft{Name: "edge", Kind: PolicyEngine, Endpoint: "oci://ghcr.io/org/policies", Settings: good, Credential: map[string]any{"username": "ada", "password": "secret"}})
 	if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("oci://ghcr.io/org/others")}, 0); err != nil {
-		t.Errorf("the same registry: %v", err)
+		t.Errorf("Update to the same registry: %v", err)
 	}
 	if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new("oci://quay.io/org/policies")}, 0); err == nil || !pointsAt(err, "/credential") {
-		t.Errorf("another registry gets the credential: %v", err)
+		t.Errorf("Update to another registry = %v, want an offence at /credential", err)
 	}
 }

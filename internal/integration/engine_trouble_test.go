@@ -23,11 +23,24 @@ import (
 // stores lists the endpoint forms of the two kinds of stores of policy engines.
 var stores = []string{"oci+http://%s/org/policies:edge", "s3+http://%s/policies/edge/bundle.tar.gz"}
 
+// eachStore runs a test for each kind of store, with a bundle at revision 3.
+func eachStore(t *testing.T, test func(t *testing.T, b *bench, s *shelf, d *depot, to string)) {
+	for _, to := range stores {
+		t.Run(to[:2], func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+				b, s := newShelf(t, c, 3)
+				test(t, b, s, newDepot(t), to)
+			})
+		})
+	}
+}
+
 // storesBundle reports whether a request stores a bundle where engines read it.
 func storesBundle(r *http.Request) bool {
 	return r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/manifests/") || strings.HasPrefix(r.URL.Path, "/policies/"))
 }
 
+// engine creates an integration that pushes the bundle to an address.
 func (b *bench) engine(address string) Integration {
 	b.Helper()
 	draft := Draft{Name: "edge", Kind: PolicyEngine, Endpoint: address, Settings: map[string]any{"bouncer_id": "7"}}
@@ -38,12 +51,12 @@ func (b *bench) engine(address string) Integration {
 }
 
 // offers reports whether engines would get a revision of the bundle.
-func (d *depot) offers(t *testing.T, host, address string, revision int64) bool {
+func (d *depot) offers(t *testing.T, address string, revision int64) bool {
 	t.Helper()
 	if strings.HasPrefix(address, "s3") {
 		return string(d.s3.Object("edge/bundle.tar.gz")) == string(bundleOf(revision))
 	}
-	res, err := http.Get("http://" + host + "/v2/org/policies/manifests/edge")
+	res, err := http.Get("http://" + d.host + "/v2/org/policies/manifests/edge")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,121 +71,105 @@ func (d *depot) offers(t *testing.T, host, address string, revision int64) bool 
 // TestPolicyEngineAfterAFreeze checks that an older bundle does not stay in a store, if a replica
 // was suspended during its push and resumes after another one has pushed a newer bundle.
 func TestPolicyEngineAfterAFreeze(t *testing.T) {
-	for _, to := range stores {
-		t.Run(to[:2], func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-				b := newBench(t, c)
-				s := &shelf{bench: b, revision: 3}
-				b.Bundles = s
-				d, host := newDepot(t)
-				arrived, wake := make(chan struct{}), make(chan struct{})
-				var frozen atomic.Bool
-				slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if storesBundle(r) {
-						if frozen.CompareAndSwap(false, true) {
-							close(arrived)
-							<-wake
-						}
-					}
-					d.ServeHTTP(w, r)
-				}))
-				t.Cleanup(slow.Close)
-				address := fmt.Sprintf(to, strings.TrimPrefix(slow.URL, "http://"))
-				it := b.engine(address)
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					f := &Forwarder{Service: b.Service, Holder: "frozen", Logger: slog.New(slog.DiscardHandler)}
-					_, _ = f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {})
-				}()
-				<-arrived
-				b.move(2 * job.LaneTime)
-				s.set(4)
-				b.turn("awake", it.ID)
-				if !d.offers(t, host, to, 4) {
-					t.Fatal("the other replica did not push")
+	eachStore(t, func(t *testing.T, b *bench, s *shelf, d *depot, to string) {
+		arrived, wake := make(chan struct{}), make(chan struct{})
+		var frozen atomic.Bool
+		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if storesBundle(r) {
+				if frozen.CompareAndSwap(false, true) {
+					close(arrived)
+					<-wake
 				}
-				close(wake)
-				<-ended
-				if !d.offers(t, host, to, 3) {
-					t.Fatal("the frozen replica did not push: this test tests nothing")
-				}
-				for range 3 {
-					b.move(2 * time.Second)
-					b.turn("awake", it.ID)
-				}
-				got, err := b.Get(ctx, admin, it.ID)
-				if err != nil || !d.offers(t, host, to, 4) || got.Pushed == nil || got.Pushed.Revision != 4 {
-					t.Errorf("engines get the older bundle: %+v, error %v", got.Pushed, err)
-				}
-			})
-		})
-	}
+			}
+			d.ServeHTTP(w, r)
+		}))
+		t.Cleanup(slow.Close)
+		address := fmt.Sprintf(to, strings.TrimPrefix(slow.URL, "http://"))
+		it := b.engine(address)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f := &Forwarder{Service: b.Service, Holder: "frozen", Logger: slog.New(slog.DiscardHandler)}
+			_, _ = f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {})
+		}()
+		<-arrived
+		b.clock.Move(2 * job.LaneTime)
+		s.set(4)
+		b.turn("awake", it.ID)
+		if !d.offers(t, to, 4) {
+			t.Fatal("the engines do not get revision 4 of the other replica")
+		}
+		close(wake)
+		<-ended
+		if !d.offers(t, to, 3) {
+			t.Fatal("the frozen replica did not push, want its older bundle in the store")
+		}
+		for range 3 {
+			b.clock.Move(2 * time.Second)
+			b.turn("awake", it.ID)
+		}
+		got, err := b.Get(ctx, admin, it.ID)
+		if err != nil || !d.offers(t, to, 4) || got.Pushed == nil || got.Pushed.Revision != 4 {
+			t.Errorf("the pushed bundle is %+v, error %v, want revision 4, also at the engines", got.Pushed, err)
+		}
+	})
 }
 
 // TestPolicyEngineAfterALatePush checks that an older bundle does not stay in a store that carries out a
 // push after it was given up, and after a newer one. Without a difference nothing is pushed again.
 func TestPolicyEngineAfterALatePush(t *testing.T) {
-	for _, to := range stores {
-		t.Run(to[:2], func(t *testing.T) {
-			dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-				b := newBench(t, c)
-				s := &shelf{bench: b, revision: 3}
-				b.Bundles = s
-				d, host := newDepot(t)
-				var late atomic.Pointer[http.Request]
-				hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if storesBundle(r) && late.Load() == nil {
-						body, err := io.ReadAll(r.Body)
-						if err != nil {
-							t.Error(err)
-						}
-						kept := r.Clone(context.Background())
-						kept.Body = io.NopCloser(bytes.NewReader(body))
-						late.Store(kept)
-						w.WriteHeader(http.StatusGatewayTimeout) // of a proxy before it
-						return
-					}
-					d.ServeHTTP(w, r)
-				}))
-				t.Cleanup(hangs.Close)
-				it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(hangs.URL, "http://")))
-				turns := func(pushes int, after time.Duration) {
-					t.Helper()
-					b.move(after)
-					for range 3 {
-						b.turn("one", it.ID)
-						b.move(2 * lookEvery)
-					}
-					if got, err := b.Get(ctx, admin, it.ID); err != nil || d.got() != pushes {
-						t.Fatalf("%d pushes, want %d: %+v, %v", d.got(), pushes, got, err)
-					}
+	eachStore(t, func(t *testing.T, b *bench, s *shelf, d *depot, to string) {
+		var late atomic.Pointer[http.Request]
+		hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if storesBundle(r) && late.Load() == nil {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
 				}
+				kept := r.Clone(context.Background())
+				kept.Body = io.NopCloser(bytes.NewReader(body))
+				late.Store(kept)
+				w.WriteHeader(http.StatusGatewayTimeout) // as a proxy in front of the store answers
+				return
+			}
+			d.ServeHTTP(w, r)
+		}))
+		t.Cleanup(hangs.Close)
+		it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(hangs.URL, "http://")))
+		turns := func(pushes int, after time.Duration) {
+			t.Helper()
+			b.clock.Move(after)
+			for range 3 {
 				b.turn("one", it.ID)
-				if late.Load() == nil || d.got() != 0 {
-					t.Fatal("the first push was not held back: this test tests nothing")
-				}
-				s.set(4)
-				turns(1, longestWait)
-				turns(1, askEvery) // it is still there
-				d.ServeHTTP(httptest.NewRecorder(), late.Load())
-				if !d.offers(t, host, to, 3) {
-					t.Fatal("the late push did not come: this test tests nothing")
-				}
-				turns(3, askEvery)
-				if !d.offers(t, host, to, 4) {
-					t.Error("engines get the older bundle")
-				}
-				turns(3, askEvery)
-				d.set(true)
-				turns(3, askEvery) // a store that does not say what it has
-				got, err := b.Get(ctx, admin, it.ID)
-				if err != nil || got.Failures != 0 || got.Pushed.Revision != 4 {
-					t.Errorf("%+v, %v", got, err)
-				}
-			})
-		})
-	}
+				b.clock.Move(2 * lookEvery)
+			}
+			if got, err := b.Get(ctx, admin, it.ID); err != nil || d.got() != pushes {
+				t.Fatalf("the store has %d pushes, want %d: %+v, error %v", d.got(), pushes, got, err)
+			}
+		}
+		b.turn("one", it.ID)
+		if late.Load() == nil || d.got() != 0 {
+			t.Fatalf("the store has %d pushes, want the first one held back", d.got())
+		}
+		s.set(4)
+		turns(1, longestWait)
+		turns(1, askEvery) // the store still has it
+		d.ServeHTTP(httptest.NewRecorder(), late.Load())
+		if !d.offers(t, to, 3) {
+			t.Fatal("the late push did not arrive, want its older bundle in the store")
+		}
+		turns(3, askEvery)
+		if !d.offers(t, to, 4) {
+			t.Error("the engines do not get revision 4 after the late push")
+		}
+		turns(3, askEvery)
+		d.set(true)
+		turns(3, askEvery) // a store that does not say what it has
+		got, err := b.Get(ctx, admin, it.ID)
+		if err != nil || got.Failures != 0 || got.Pushed.Revision != 4 {
+			t.Errorf("the integration is %+v, error %v, want revision 4 and no failure", got, err)
+		}
+	})
 }
 
 // TestPolicyEngineBehindAPortal checks that a server that answers 200 with a page to everything,
@@ -180,8 +177,7 @@ func TestPolicyEngineAfterALatePush(t *testing.T) {
 func TestPolicyEngineBehindAPortal(t *testing.T) {
 	for _, to := range stores {
 		t.Run(to[:2], func(t *testing.T) {
-			b := newBench(t, dbtest.Open(t, dbtest.SQLite))
-			b.Bundles = &shelf{bench: b, revision: 3}
+			b, _ := newShelf(t, dbtest.Open(t, dbtest.SQLite), 3)
 			portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("Content-Type", "text/html")
@@ -191,7 +187,7 @@ func TestPolicyEngineBehindAPortal(t *testing.T) {
 			it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(portal.URL, "http://")))
 			b.turn("r", it.ID)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed != nil || got.Failures != 1 || got.LastError == "" {
-				t.Errorf("pushed %+v, %d failures, %q, error %v", got.Pushed, got.Failures, got.LastError, err)
+				t.Errorf("pushed %+v, %d failures, %q, error %v, want no push and one failure", got.Pushed, got.Failures, got.LastError, err)
 			}
 		})
 	}
@@ -200,9 +196,8 @@ func TestPolicyEngineBehindAPortal(t *testing.T) {
 // TestPolicyEngineWithATemporaryKey checks that each call carries the session token of a temporary
 // key.
 func TestPolicyEngineWithATemporaryKey(t *testing.T) {
-	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
-	b.Bundles = &shelf{bench: b, revision: 3}
-	d, _ := newDepot(t)
+	b, _ := newShelf(t, dbtest.Open(t, dbtest.SQLite), 3)
+	d := newDepot(t)
 	var token atomic.Value
 	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token.Store(r.Header.Get("X-Amz-Security-Token"))
@@ -215,7 +210,7 @@ func TestPolicyEngineWithATemporaryKey(t *testing.T) {
 	})
 	b.turn("r", it.ID)
 	if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Pushed == nil || token.Load() != "temporary" {
-		t.Errorf("%q, pushed %+v, token %v, error %v", got.LastError, got.Pushed, token.Load(), err)
+		t.Errorf("%q, pushed %+v with the token %v, error %v, want a push with temporary", got.LastError, got.Pushed, token.Load(), err)
 	}
 }
 
@@ -224,8 +219,7 @@ func TestPolicyEngineWithATemporaryKey(t *testing.T) {
 func TestPolicyEngineIsAskedToWait(t *testing.T) {
 	for _, to := range stores {
 		t.Run(to[:2], func(t *testing.T) {
-			b := newBench(t, dbtest.Open(t, dbtest.SQLite))
-			b.Bundles = &shelf{bench: b, revision: 3}
+			b, _ := newShelf(t, dbtest.Open(t, dbtest.SQLite), 3)
 			busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("Retry-After", "900")
@@ -234,9 +228,9 @@ func TestPolicyEngineIsAskedToWait(t *testing.T) {
 			t.Cleanup(busy.Close)
 			it := b.engine(fmt.Sprintf(to, strings.TrimPrefix(busy.URL, "http://")))
 			b.turn("r", it.ID)
-			want := b.now().Add(15 * time.Minute)
+			want := b.clock.Now().Add(15 * time.Minute)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.NextAttemptAt == nil || got.NextAttemptAt.Before(want) || !strings.Contains(got.LastError, "429") {
-				t.Errorf("the next attempt is at %v, not at %v: %q, error %v", got.NextAttemptAt, want, got.LastError, err)
+				t.Errorf("the next attempt is at %v after %q, error %v, want %v or later after 429", got.NextAttemptAt, got.LastError, err, want)
 			}
 		})
 	}

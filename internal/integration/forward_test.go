@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +22,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 var (
@@ -40,25 +40,24 @@ type bench struct {
 	*Service
 	log   *audit.DecisionLog
 	spool *spool.Log
-	mu    sync.Mutex
-	at    time.Time
+	clock *timetest.Clock
 	n     int
 }
 
+// newBench returns a bench whose clock stands still.
 func newBench(t testing.TB, c *db.Cluster) *bench {
 	t.Helper()
-	b := &bench{TB: t, at: time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC)}
+	b := &bench{TB: t, clock: timetest.At(time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC))}
 	box, err := secret.New([secret.KeyBytes]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-	t.Cleanup(target.Close)
-	b.Service = &Service{Stores: c, Now: b.now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
+	target := outboundtest.Local(t)
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
 	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
 		t.Fatal(err)
 	}
-	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.now, Logger: slog.New(slog.DiscardHandler)})
+	b.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: b.spool, SetAside: t.TempDir(), Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)})
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- b.log.Run(running) }()
@@ -72,33 +71,21 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	return b
 }
 
-func (b *bench) now() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.at
-}
-
-func (b *bench) move(d time.Duration) {
-	b.mu.Lock()
-	b.at = b.at.Add(d)
-	b.mu.Unlock()
-}
-
-// happen stores decisions of both environments and of all levels, and entries of the administrative
+// record stores decisions of both environments and of all levels, and entries of the administrative
 // log.
-func (b *bench) happen(n int) {
+func (b *bench) record(n int) {
 	b.Helper()
 	for range n {
 		b.n++
 		d := audit.Decision{
 			DecisionID: fmt.Sprintf("d-%d", b.n), Decision: audit.Deny, Environment: []scope.Env{scope.Sandbox, scope.Production}[b.n%2],
-			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.now(), Input: json.RawMessage(`{"password":"hunter2"}`),
+			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.clock.Now(), Input: json.RawMessage(`{"password":"hunter2"}`),
 		}
 		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
 			b.Fatal(err)
 		}
 		err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			return audit.Append(ctx, tx, admin, b.now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
+			return audit.Append(ctx, tx, admin, b.clock.Now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -120,7 +107,7 @@ func (b *bench) turn(holder string, id int64) {
 	err := b.Stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		all, err := f.list(ctx, tx)
 		for _, l := range all {
-			due = due || l.ID == id && !l.Due.After(b.now())
+			due = due || l.ID == id && !l.Due.After(b.clock.Now())
 		}
 		return err
 	})
@@ -132,6 +119,7 @@ func (b *bench) turn(holder string, id int64) {
 	}
 }
 
+// create creates an integration.
 func (b *bench) create(d Draft) Integration {
 	b.Helper()
 	it, err := b.Create(ctx, admin, d)
@@ -147,13 +135,14 @@ type siem struct {
 	mu     sync.Mutex
 	status int
 	bodies []string
-	ends   map[string]tail.End
-	seen   map[string]bool
+	ends   map[string]tail.End // by chain
+	seen   map[string]bool     // chain and position
 	lines  []tail.Line
-	again  int
+	again  int // lines that it had already
 	gaps   []string
 }
 
+// newSIEM starts a SIEM that accepts everything.
 func newSIEM(t testing.TB) *siem {
 	s := &siem{status: 200, ends: map[string]tail.End{}, seen: map[string]bool{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,6 +163,7 @@ func newSIEM(t testing.TB) *siem {
 	return s
 }
 
+// take stores the lines of a body.
 func (s *siem) take(body string) {
 	scan := bufio.NewScanner(strings.NewReader(body))
 	scan.Buffer(nil, 1<<20)
@@ -197,36 +187,37 @@ func (s *siem) take(body string) {
 	}
 }
 
+// set sets the status of later answers.
 func (s *siem) set(status int) {
 	s.mu.Lock()
 	s.status = status
 	s.mu.Unlock()
 }
 
-// sent returns what arrived, in order.
-func (s *siem) sent() []string {
+// received returns the bodies that arrived, in order.
+func (s *siem) received() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.bodies)
 }
 
-// check compares the SIEM with the report of the log itself: everything has arrived, in order, and
+// wantComplete compares the SIEM with the report of the log itself: everything has arrived, in order, and
 // the last hash of each chain is the same.
-func (s *siem) check(t *testing.T, b *bench) {
+func (s *siem) wantComplete(t *testing.T, b *bench) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rep, err := b.log.Verify(ctx, admin)
 	if err != nil || !rep.Valid {
-		t.Fatalf("%+v, error %v", rep, err)
+		t.Fatalf("Verify = %+v, error %v, want a valid log", rep, err)
 	}
 	for _, c := range rep.Chains {
 		if s.ends[c.Name].Hash != c.Head {
-			t.Errorf("%s ends with %+v at the SIEM, with %s in the log", c.Name, s.ends[c.Name], c.Head)
+			t.Errorf("%s ends with %+v at the SIEM, want %s as in the log", c.Name, s.ends[c.Name], c.Head)
 		}
 	}
 	if len(s.gaps) > 0 {
-		t.Errorf("gaps: %v", s.gaps)
+		t.Errorf("the SIEM has the gaps %v, want none", s.gaps)
 	}
 	if all := strings.Join(s.bodies, ""); strings.Contains(all, "hunter2") {
 		t.Error("a secret reached the SIEM")
@@ -238,26 +229,26 @@ func (s *siem) check(t *testing.T, b *bench) {
 func TestForwarding(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
-		b.happen(20)
+		b.record(20)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Settings: map[string]any{"start": "oldest"}})
 		for round, status := range []int{200, 500, 299, 200, 429, 307, 200} {
-			b.happen(5)
+			b.record(5)
 			s.set(status)
 			b.turn(fmt.Sprint("replica ", round%2), it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		s.check(t, b)
+		s.wantComplete(t, b)
 		if s.again == 0 || len(s.lines) != 1+55+37 { // its creation, the entries, and the decisions except level none
-			t.Errorf("%d lines, %d of them again", len(s.lines), s.again)
+			t.Errorf("the SIEM has %d lines and got %d again, want %d and some", len(s.lines), s.again, 1+55+37)
 		}
 		for _, l := range s.lines {
 			if (l.Decision == nil) == (l.Event == nil) {
-				t.Errorf("%+v has not one entry", l)
+				t.Errorf("the line %+v has no entry or two, want one", l)
 			}
 		}
 		got, err := b.Get(ctx, admin, it.ID)
 		if err != nil || got.Failures != 0 || got.LastError != "" || got.LastSuccessAt == nil || got.LastFailureAt == nil || got.ChangeNo != 1 {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("the integration is %+v, error %v, want no failure after some", got, err)
 		}
 	})
 }
@@ -268,7 +259,7 @@ func TestForwarding(t *testing.T) {
 func TestFollowIsBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
-		b.happen(70)
+		b.record(70)
 		place, all := tail.Place{}, 0
 		for rounds := 0; ; rounds++ {
 			var lines []tail.Line
@@ -283,11 +274,11 @@ func TestFollowIsBounded(t *testing.T) {
 				break
 			}
 			if first, last := lines[0], lines[len(lines)-1]; rounds == 0 && (first.Decision == nil || last.Event == nil || len(lines) > 40) {
-				t.Errorf("%d lines from %s to %s", len(lines), first.Chain, last.Chain)
+				t.Errorf("the first request has %d lines from %s to %s, want at most 40 from a decision to an event", len(lines), first.Chain, last.Chain)
 			}
 		}
 		if all != 70+47 {
-			t.Errorf("%d lines in all", all)
+			t.Errorf("all requests have %d lines, want %d", all, 70+47)
 		}
 	})
 }
@@ -297,28 +288,28 @@ func TestFollowIsBounded(t *testing.T) {
 func TestForwardsFromNow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
-		b.happen(6)
+		b.record(6)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
 		rep, err := b.log.Verify(ctx, admin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.happen(3)
+		b.record(3)
 		b.turn("one", it.ID)
-		s.check(t, b)
+		s.wantComplete(t, b)
 		for _, chain := range rep.Chains {
 			for _, l := range s.lines {
 				if l.Chain != chain.Name || l.Chain == "events" {
 					continue
 				}
 				if l.PreviousHash != chain.Head {
-					t.Errorf("%s begins with %+v, want it after %s", chain.Name, l, chain.Head)
+					t.Errorf("%s begins with %+v at the SIEM, want the line after %s", chain.Name, l, chain.Head)
 				}
 				break
 			}
 		}
 		if first := s.lines[0]; len(s.lines) != 2+3+1 || first.Event != nil && first.Event.Type != "INTEGRATION_CREATED" {
-			t.Errorf("%d lines, the first is %+v", len(s.lines), first)
+			t.Errorf("the SIEM has %d lines, the first is %+v, want %d after the creation", len(s.lines), first, 2+3+1)
 		}
 	})
 }
@@ -329,12 +320,12 @@ func TestForwardsOneEnvironment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Environment: scope.Production})
-		b.happen(12)
+		b.record(12)
 		b.turn("one", it.ID)
-		s.check(t, b)
+		s.wantComplete(t, b)
 		for _, l := range s.lines {
 			if shown := l.Decision != nil || l.Event != nil; shown != (l.Environment != scope.Sandbox) {
-				t.Errorf("%+v", l)
+				t.Errorf("the line is %+v, want content only of the other entries than sandbox", l)
 			}
 		}
 	})
@@ -346,22 +337,22 @@ func TestGapShows(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
-		b.happen(6)
+		b.record(6)
 		b.turn("one", it.ID)
 		s.set(500)
-		b.happen(6)
+		b.record(6)
 		b.turn("one", it.ID)
-		b.move(100 * 24 * time.Hour)
+		b.clock.Move(100 * 24 * time.Hour)
 		if _, err := b.log.Retain(ctx, scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
 		s.set(200)
-		b.happen(6)
+		b.record(6)
 		b.turn("one", it.ID)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.gaps) != 1 || !strings.HasPrefix(s.gaps[0], "decisions.basic: ") {
-			t.Errorf("gaps: %v", s.gaps)
+			t.Errorf("the SIEM has the gaps %v, want one in decisions.basic", s.gaps)
 		}
 	})
 }
@@ -376,23 +367,19 @@ func TestFailingSystem(t *testing.T) {
 		for range outage + 3 {
 			b.turn("one", it.ID)
 			b.turn("one", it.ID) // not due yet
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		if n := len(s.sent()); n != outage+3 {
-			t.Errorf("%d attempts, want %d", n, outage+3)
+		if n := len(s.received()); n != outage+3 {
+			t.Errorf("the SIEM got %d attempts, want %d", n, outage+3)
 		}
 		got, err := b.Get(ctx, admin, it.ID)
 		if err != nil || got.Failures != outage+3 || got.LastError != "the system answered 503" || got.NextAttemptAt == nil {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("the integration is %+v, error %v, want %d failures with 503 and a next attempt", got, err, outage+3)
 		}
 		s.set(200)
 		b.turn("one", it.ID)
-		for kind, want := range map[string]int64{"INTEGRATION_FAILING": 1, "INTEGRATION_RECOVERED": 1} {
-			page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: kind})
-			if err != nil || page.Filtered != want {
-				t.Errorf("%d of %s, error %v", page.Filtered, kind, err)
-			}
-		}
+		b.wantAudited("INTEGRATION_FAILING", 1)
+		b.wantAudited("INTEGRATION_RECOVERED", 1)
 	})
 }
 
@@ -402,35 +389,27 @@ func TestMessages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
 		it := b.create(Draft{Name: "hook", Kind: Webhook, Endpoint: s.URL, Environment: scope.Sandbox, Credential: "a-long-random-key"})
-		queue := func(env scope.Env, id string) {
-			err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-				return Queue(ctx, tx, it.ID, env, Message{EventID: id, At: b.now(), Data: []byte(`{"n":"` + id + `"}`)})
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		s.set(400)
-		queue(scope.Sandbox, "one")
-		queue(scope.Production, "of the other environment")
-		queue(scope.Sandbox, "two")
+		b.queue(it.ID, "one")
+		b.queueIn(scope.Production, it.ID, "of the other environment")
+		b.queue(it.ID, "two")
 		for range maxAttempts {
 			b.turn("one", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
 		s.set(204)
 		b.turn("one", it.ID)
 		b.turn("one", it.ID)
 		var got []string
-		for _, body := range s.sent() {
+		for _, body := range s.received() {
 			got = append(got, body[strings.Index(body, `"event_id":"`)+12:][:3])
 		}
 		if want := strings.Repeat("one ", maxAttempts) + "two"; strings.Join(got, " ") != want {
-			t.Errorf("sent %v", got)
+			t.Errorf("the system got %v, want %s", got, want)
 		}
 		page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: "INTEGRATION_MESSAGE_DROPPED"})
 		if err != nil || page.Filtered != 1 || page.Events[0].EventContext["event_id"] != "one" {
-			t.Errorf("%+v, error %v", page, err)
+			t.Errorf("the audit has %+v, error %v, want one dropped message", page, err)
 		}
 	})
 }
@@ -452,7 +431,7 @@ func TestReseal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered {
-			t.Errorf("%+v, error %v", res, err)
+			t.Errorf("Test with the new key = %+v, error %v, want delivered", res, err)
 		}
 	})
 }

@@ -41,6 +41,7 @@ type engine struct {
 	during func(r startedRun)
 }
 
+// newEngine starts an engine that accepts everything.
 func newEngine(t testing.TB) *engine {
 	e := &engine{status: 202}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -50,7 +51,7 @@ func newEngine(t testing.TB) *engine {
 			t.Error(err)
 		}
 		if !outbound.SignatureValid([]byte(engineKey), raw, req.Header.Get("X-Service-Signature")) {
-			t.Errorf("the signature of %s is wrong", raw)
+			t.Errorf("the signature %q is not valid for %s", req.Header.Get("X-Service-Signature"), raw)
 		}
 		e.mu.Lock()
 		e.got = append(e.got, r)
@@ -65,27 +66,35 @@ func newEngine(t testing.TB) *engine {
 	return e
 }
 
+// set sets the status of later answers.
 func (e *engine) set(status int) {
 	e.mu.Lock()
 	e.status = status
 	e.mu.Unlock()
 }
 
+// last returns the newest request.
 func (e *engine) last(t *testing.T) startedRun {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.got) == 0 {
-		t.Fatal("the engine got nothing")
+		t.Fatal("the engine got no request, want one")
 	}
 	return e.got[len(e.got)-1]
 }
 
-// queue queues a message of an action.
+// queue queues a message of an action in sandbox.
 func (b *bench) queue(id int64, event string) {
 	b.Helper()
+	b.queueIn(scope.Sandbox, id, event)
+}
+
+// queueIn queues a message of an action.
+func (b *bench) queueIn(env scope.Env, id int64, event string) {
+	b.Helper()
 	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-		return Queue(ctx, tx, id, scope.Sandbox, Message{EventID: event, At: b.now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
+		return Queue(ctx, tx, id, env, Message{EventID: event, At: b.clock.Now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -97,26 +106,29 @@ func (b *bench) run(id int64) Run {
 	b.Helper()
 	page, err := b.Runs(ctx, admin, id, "", 0, 1)
 	if err != nil || len(page.Runs) == 0 {
-		b.Fatalf("%+v, error %v", page, err)
+		b.Fatalf("Runs = %+v, error %v, want at least one", page, err)
 	}
 	return page.Runs[0]
 }
 
-func (b *bench) refused(err error, code string) {
+// wantCode checks the code of an error.
+func (b *bench) wantCode(err error, code string) {
 	b.Helper()
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != code {
-		b.Errorf("%v instead of %s", err, code)
+		b.Errorf("the error is %v, want %s", err, code)
 	}
 }
 
-func (b *bench) audited(kind string, want int64) {
+// wantAudited checks how many audit entries of a type there are.
+func (b *bench) wantAudited(kind string, want int64) {
 	b.Helper()
 	page, err := b.log.Events(ctx, admin, audit.EventFilter{Type: kind})
 	if err != nil || page.Filtered != want {
-		b.Errorf("%d of %s instead of %d, error %v", page.Filtered, kind, want, err)
+		b.Errorf("the audit has %d of %s, error %v, want %d", page.Filtered, kind, err, want)
 	}
 }
 
+// answerOf is the answer of an engine to a run.
 func answerOf(r startedRun, status string) Answer {
 	return Answer{Token: r.Data.Callback.Token, Status: status, Message: "done", AnsweredBy: "ops"}
 }
@@ -129,34 +141,34 @@ func TestRunIsAnswered(t *testing.T) {
 		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
 		b.queue(it.ID, "one")
 		if r := b.run(it.ID); r.Status != RunPending || r.Cause.PolicyID != 7 {
-			t.Errorf("%+v", r)
+			t.Errorf("the queued run is %+v, want pending, of the control 7", r)
 		}
 		e.set(500)
 		b.turn("a", it.ID)
 		first := e.last(t)
-		b.move(longestWait)
+		b.clock.Move(longestWait)
 		e.set(202)
 		b.turn("b", it.ID)
 		got := e.last(t)
 		if got.Data.Callback.Token == "" || got.Data.Callback.Token != first.Data.Callback.Token || got.Data.N != "one" {
-			t.Fatalf("%+v after %+v", got, first)
+			t.Fatalf("the second attempt is %+v after %+v, want the same token", got, first)
 		}
 		if want := "https://gatehouse.example.com/api/v1/integrations/1/runs/"; !strings.HasPrefix(got.Data.Callback.URL, want) {
-			t.Errorf("the callback is %s", got.Data.Callback.URL)
+			t.Errorf("the callback is %s, want it below %s", got.Data.Callback.URL, want)
 		}
 		r := b.run(it.ID)
 		if r.Status != RunRunning || r.ID != got.Data.Run || len(r.TokenSealed) != 0 || strings.Contains(r.TokenHash, got.Data.Callback.Token) {
-			t.Errorf("%+v", r)
+			t.Errorf("the accepted run is %+v, want running, without its token", r)
 		}
 
 		other := answerOf(got, RunSucceeded)
 		other.Token = other.Token[:len(other.Token)-1]
 		_, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.ID, other)
-		b.refused(err, "invalid_callback")
+		b.wantCode(err, "invalid_callback")
 		_, err = b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, r.ID+1, answerOf(got, RunSucceeded))
-		b.refused(err, "invalid_callback")
+		b.wantCode(err, "invalid_callback")
 		_, err = b.Answer(ctx, scope.Scope{Tenant: "nobody"}, it.ID, r.ID, answerOf(got, RunSucceeded))
-		b.refused(err, "invalid_callback")
+		b.wantCode(err, "invalid_callback")
 
 		var wg sync.WaitGroup
 		errs := make([]error, 6)
@@ -166,19 +178,19 @@ func TestRunIsAnswered(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		taken := 0
+		accepted := 0
 		for _, err := range errs {
 			if err == nil {
-				taken++
+				accepted++
 				continue
 			}
-			b.refused(err, "already_answered")
+			b.wantCode(err, "already_answered")
 		}
-		if r = b.run(it.ID); taken != 1 || r.Status != RunSucceeded || r.Message != "done" || r.AnsweredBy != "ops" || r.EndedAt == nil {
-			t.Errorf("%d answers were taken, %+v", taken, r)
+		if r = b.run(it.ID); accepted != 1 || r.Status != RunSucceeded || r.Message != "done" || r.AnsweredBy != "ops" || r.EndedAt == nil {
+			t.Errorf("%d of 6 answers are accepted and the run is %+v, want one and succeeded", accepted, r)
 		}
-		b.audited("INTEGRATION_RUN_STARTED", 1)
-		b.audited("INTEGRATION_RUN_ENDED", 1)
+		b.wantAudited("INTEGRATION_RUN_STARTED", 1)
+		b.wantAudited("INTEGRATION_RUN_ENDED", 1)
 	})
 }
 
@@ -197,14 +209,14 @@ func TestAnswerBeforeAcceptance(t *testing.T) {
 			e.set(status)
 			b.queue(it.ID, "one")
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 			b.turn("a", it.ID)
 			if r := b.run(it.ID); r.Status != RunFailed || r.Message != "done" {
-				t.Errorf("%+v", r)
+				t.Errorf("status %d: the run is %+v, want failed with the answer's message", status, r)
 			}
 		}
 		if len(e.got) != 2 {
-			t.Errorf("%d calls", len(e.got))
+			t.Errorf("the engine got %d calls, want 2", len(e.got))
 		}
 	})
 }
@@ -219,27 +231,27 @@ func TestEndedRunIsNotSent(t *testing.T) {
 		b.queue(it.ID, "one")
 		for range outage {
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		b.audited("INTEGRATION_FAILING", 1)
+		b.wantAudited("INTEGRATION_FAILING", 1)
 		last := e.last(t)
 		if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, last.Data.Run, answerOf(last, RunFailed)); err != nil {
 			t.Fatal(err)
 		}
 		b.turn("a", it.ID)
 		if len(e.got) != outage {
-			t.Errorf("%d calls instead of %d", len(e.got), outage)
+			t.Errorf("the engine got %d calls, want %d", len(e.got), outage)
 		}
-		b.audited("INTEGRATION_RUN_STARTED", 0)
-		b.audited("INTEGRATION_RECOVERED", 0)
+		b.wantAudited("INTEGRATION_RUN_STARTED", 0)
+		b.wantAudited("INTEGRATION_RECOVERED", 0)
 		if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastSuccessAt != nil || got.Failures != outage {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("the integration is %+v, error %v, want %d failures and no success", got, err, outage)
 		}
 		e.set(202)
 		b.queue(it.ID, "two")
 		b.turn("a", it.ID)
-		b.audited("INTEGRATION_RUN_STARTED", 1)
-		b.audited("INTEGRATION_RECOVERED", 1)
+		b.wantAudited("INTEGRATION_RUN_STARTED", 1)
+		b.wantAudited("INTEGRATION_RECOVERED", 1)
 	})
 }
 
@@ -249,29 +261,29 @@ func TestRunsWithoutAnswer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, e := newBench(t, c), newEngine(t)
 		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey, Settings: map[string]any{"answer_within": "1h"}})
-		answer := func(code string) {
+		wantAnswerRefused := func(code string) {
 			t.Helper()
 			got := e.last(t)
 			_, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, got.Data.Run, answerOf(got, RunSucceeded))
-			b.refused(err, code)
+			b.wantCode(err, code)
 		}
-		status := func(want string) {
+		wantStatus := func(want string) {
 			t.Helper()
 			if r := b.run(it.ID); r.Status != want {
-				t.Errorf("%+v is not %s", r, want)
+				t.Errorf("the run is %+v, want %s", r, want)
 			}
 		}
 		b.queue(it.ID, "late")
 		b.turn("a", it.ID)
-		b.move(time.Hour)
-		answer("callback_expired")
-		status(RunExpired)
+		b.clock.Move(time.Hour)
+		wantAnswerRefused("callback_expired")
+		wantStatus(RunExpired)
 		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
-		answer("callback_expired")
-		status(RunExpired)
-		b.audited("INTEGRATION_RUN_ENDED", 1)
+		wantAnswerRefused("callback_expired")
+		wantStatus(RunExpired)
+		b.wantAudited("INTEGRATION_RUN_ENDED", 1)
 
 		b.queue(it.ID, "disabled")
 		b.turn("a", it.ID)
@@ -279,14 +291,14 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &off}, 0); err != nil {
 			t.Fatal(err)
 		}
-		answer("integration_disabled")
-		status(RunRunning)
+		wantAnswerRefused("integration_disabled")
+		wantStatus(RunRunning)
 		moved := newEngine(t).URL
 		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &on, Endpoint: &moved, Credential: engineKey}, 0); err != nil {
 			t.Fatal(err)
 		}
-		answer("invalid_callback")
-		status(RunFailed)
+		wantAnswerRefused("invalid_callback")
+		wantStatus(RunFailed)
 		if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &e.URL, Credential: engineKey}, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -295,17 +307,17 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		b.queue(it.ID, "refused")
 		for range maxAttempts {
 			b.turn("a", it.ID)
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		status(RunFailed)
-		answer("invalid_callback")
+		wantStatus(RunFailed)
+		wantAnswerRefused("invalid_callback")
 
-		b.move(keptRuns + time.Hour)
+		b.clock.Move(keptRuns + time.Hour)
 		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
 		if page, err := b.Runs(ctx, admin, it.ID, "", 0, 10); err != nil || page.Total != 0 {
-			t.Errorf("%+v, error %v", page, err)
+			t.Errorf("Runs after their time = %+v, error %v, want none", page, err)
 		}
 	})
 }
@@ -316,19 +328,19 @@ func TestTestStartsARun(t *testing.T) {
 		b, e := newBench(t, c), newEngine(t)
 		it := b.create(Draft{Name: "flow", Kind: Workflow, Endpoint: e.URL, Credential: engineKey})
 		if res, err := b.Test(ctx, admin, it.ID); err != nil || !res.Delivered {
-			t.Fatalf("%+v, error %v", res, err)
+			t.Fatalf("Test = %+v, error %v, want delivered", res, err)
 		}
 		got := e.last(t)
 		if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, got.Data.Run, answerOf(got, RunSucceeded)); err != nil || !got.Data.Test {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("the answer to the test %+v: %v, want it accepted", got, err)
 		}
 		e.set(404)
 		if res, err := b.Test(ctx, admin, it.ID); err != nil || res.Delivered {
-			t.Errorf("%+v, error %v", res, err)
+			t.Errorf("Test with 404 = %+v, error %v, want not delivered", res, err)
 		}
 		for status, want := range map[string]int64{RunSucceeded: 1, RunFailed: 1, RunRunning: 0, "": 2} {
 			if page, err := b.Runs(ctx, admin, it.ID, status, 0, 10); err != nil || page.Total != want || int64(len(page.Runs)) != want {
-				t.Errorf("%s: %+v, error %v", status, page, err)
+				t.Errorf("Runs(%q) = %+v, error %v, want %d", status, page, err, want)
 			}
 		}
 	})

@@ -33,6 +33,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // The behaviours of a collector.
@@ -64,39 +65,23 @@ func newCollector(t testing.TB, clients *x509.CertPool) *collector {
 	certified := httptest.NewTLSServer(nil)
 	t.Cleanup(certified.Close)
 	c := &collector{siem: newSIEM(t), way: obeys, ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}))}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	cfg := &tls.Config{Certificates: certified.TLS.Certificates}
+	if clients != nil {
+		cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, clients
 	}
-	c.address = l.Addr().String()
-	var serving sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); serving.Wait() })
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				cfg := &tls.Config{Certificates: certified.TLS.Certificates}
-				if clients != nil {
-					cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, clients
-				}
-				c.serve(conn.(*net.TCPConn), cfg)
-			})
-		}
-	})
+	c.address = freeport.Accept(t, func(conn net.Conn) { c.serve(conn.(*net.TCPConn), cfg) })
 	return c
 }
 
-func (c *collector) behave(way string) {
+// setBehavior sets the behaviour on later connections.
+func (c *collector) setBehavior(way string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.way = way
 }
 
+// serve reads the messages of a connection.
 func (c *collector) serve(raw *net.TCPConn, cfg *tls.Config) {
-	defer raw.Close()
 	c.mu.Lock()
 	way := c.way
 	c.mu.Unlock()
@@ -148,16 +133,18 @@ func frame(in *bufio.Reader) (string, error) {
 	return string(text), nil
 }
 
+// note records an error of the client.
 func (c *collector) note(wrong string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = append(c.wrong, wrong)
 }
 
+// store checks and stores a message.
 func (c *collector) store(text string) {
 	head := header.FindString(text)
 	if head == "" {
-		c.note("not RFC 5424: " + text)
+		c.note("the head is not that of RFC 5424: " + text)
 		return
 	}
 	c.mu.Lock()
@@ -183,21 +170,21 @@ func (c *collector) received() (messages, wrong []string) {
 func TestSyslog(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
-		b.happen(20)
+		b.record(20)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"start": "oldest", "ca_certificates": c.ca}})
 		for round, way := range []string{resets, obeys, stops, leaves, refusesAll, obeys, resets, obeys} {
-			b.happen(8)
-			c.behave(way)
+			b.record(8)
+			c.setBehavior(way)
 			b.turn(fmt.Sprint("replica ", round%2), it.ID)
 			got, err := b.Get(ctx, admin, it.ID)
 			if err != nil || (got.LastError == "") != (way == obeys) {
-				t.Errorf("the server %s: last error %q, error %v", way, got.LastError, err)
+				t.Errorf("the server %s: the last error is %q, error %v, want one unless it confirms", way, got.LastError, err)
 			}
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		c.check(t, b)
+		c.wantComplete(t, b)
 		if _, wrong := c.received(); len(wrong) > 0 || c.again == 0 {
-			t.Errorf("wrong: %v, %d lines again", wrong, c.again)
+			t.Errorf("the server got the errors %v and %d lines again, want none and some", wrong, c.again)
 		}
 	})
 }
@@ -207,18 +194,18 @@ func TestSyslog(t *testing.T) {
 func TestSyslogWithoutNotify(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
-		b.happen(10)
+		b.record(10)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"start": "oldest", "ca_certificates": []any{c.ca}, "confirmation": "close"}})
 		for _, way := range []string{resets, leaves, stops, leaves, obeys} {
-			b.happen(8)
-			c.behave(way)
+			b.record(8)
+			c.setBehavior(way)
 			b.turn("a", it.ID)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || (got.LastError == "") != (way == obeys || way == leaves) {
-				t.Errorf("the server %s: last error %q, error %v", way, got.LastError, err)
+				t.Errorf("the server %s: the last error is %q, error %v, want one unless it confirms", way, got.LastError, err)
 			}
-			b.move(longestWait)
+			b.clock.Move(longestWait)
 		}
-		c.check(t, b)
+		c.wantComplete(t, b)
 	})
 }
 
@@ -229,18 +216,18 @@ func TestSyslogTest(t *testing.T) {
 		b, c := newBench(t, cluster), newCollector(t, nil)
 		trusted := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"ca_certificates": c.ca, "format": "cef"}})
 		if got, err := b.Test(ctx, admin, trusted.ID); err != nil || !got.Delivered || got.ResponseCode != 0 || got.Error != "" {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("Test = %+v, error %v, want delivered without a status", got, err)
 		}
 		other := b.create(Draft{Name: "other", Kind: SIEM, Endpoint: syslogScheme + c.address})
 		if got, err := b.Test(ctx, admin, other.ID); err != nil || got.Delivered || got.Error != "the target could not be reached" {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("Test without trust in the certificate = %+v, error %v, want that it could not be reached", got, err)
 		}
-		c.behave(leaves)
+		c.setBehavior(leaves)
 		if got, err := b.Test(ctx, admin, trusted.ID); err != nil || got.Delivered || !strings.Contains(got.Error, "close_notify") {
-			t.Errorf("%+v, error %v", got, err)
+			t.Errorf("Test without close_notify = %+v, error %v, want an error about it", got, err)
 		}
 		if messages, _ := c.received(); len(messages) != 2 || !strings.Contains(messages[0], "] CEF:0|gatehouse|gatehouse|1|entry|") {
-			t.Errorf("received %q", messages)
+			t.Errorf("the server got %q, want 2 test messages in CEF", messages)
 		}
 	})
 }
@@ -254,27 +241,26 @@ func TestSyslogClientCertificate(t *testing.T) {
 		clients := x509.NewCertPool()
 		clients.AppendCertsFromPEM([]byte(cert))
 		b, c := newBench(t, cluster), newCollector(t, clients)
-		tries := func(credential any, delivered bool) Integration {
+		test := func(credential any, delivered bool) Integration {
 			t.Helper()
 			it := b.create(Draft{Name: fmt.Sprint(credential), Kind: SIEM, Endpoint: syslogScheme + c.address, Settings: map[string]any{"ca_certificates": c.ca}, Credential: credential})
 			if got, err := b.Test(ctx, admin, it.ID); err != nil || got.Delivered != delivered {
-				t.Errorf("%+v, error %v", got, err)
+				t.Errorf("Test = %+v, error %v, want delivered: %v", got, err, delivered)
 			}
 			return it
 		}
-		tries(nil, false)
-		tries(map[string]any{"client_certificate": strange, "client_key": itsKey}, false)
-		it := tries(map[string]any{"client_certificate": cert, "client_key": key}, true)
-		var messages, wrong []string
-		until(t, func() error {
-			if messages, wrong = c.received(); len(messages) != 1 || len(wrong) != 2 { // two without the right certificate
-				return errors.New("not one message and two refusals")
+		test(nil, false)
+		test(map[string]any{"client_certificate": strange, "client_key": itsKey}, false)
+		it := test(map[string]any{"client_certificate": cert, "client_key": key}, true)
+		timetest.Eventually(t, time.Minute, func() error {
+			if messages, wrong := c.received(); len(messages) != 1 || len(wrong) != 2 { // two without the right certificate
+				return fmt.Errorf("the server got the messages %q and the errors %q, want one and two", messages, wrong)
 			}
 			return nil
-		}, func() string { return fmt.Sprintf("%q, %q", messages, wrong) })
+		})
 		elsewhere := "syslog+tls://127.0.0.1:6515"
 		_, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &elsewhere}, 0)
-		b.refused(err, "credential_required")
+		b.wantCode(err, "credential_required")
 	})
 }
 
@@ -314,16 +300,16 @@ func TestSyslogSettings(t *testing.T) {
 		} {
 			_, err := b.Create(ctx, admin, Draft{Name: "siem", Kind: SIEM, Endpoint: tc.endpoint, Settings: tc.settings, Credential: tc.credential})
 			if all := fault.Offences(err); !fault.Is(err, fault.Invalid) || len(all) != 1 || all[0].Pointer != tc.pointer {
-				t.Errorf("%s %v: %v", tc.endpoint, tc.settings, err)
+				t.Errorf("Create with %s %v = %v, want one offence at %s", tc.endpoint, tc.settings, err, tc.pointer)
 			}
 		}
 		if _, err := b.Create(ctx, admin, Draft{Name: "hook", Kind: Webhook, Endpoint: "syslog+tls://127.0.0.1:6514", Credential: "key"}); err == nil {
-			t.Error("a webhook may go to a syslog server")
+			t.Error("Create of a webhook to a syslog server: no error")
 		}
 	})
 }
 
-// TestFormats tests the text of an entry in each format.
+// TestFormats checks the text of an entry in each format.
 func TestFormats(t *testing.T) {
 	name := "pay=ments|\\x"
 	d := audit.Decision{DecisionID: "d-1", Decision: audit.Deny, Reason: "no\nway = no", PolicyName: &name, Action: "read", IPAddress: "2001:db8::7", User: audit.User{ID: "bob"}, Resource: audit.Resource{Path: "/payments"}}
@@ -361,7 +347,7 @@ func TestFormats(t *testing.T) {
 			it.Settings[settingFormat] = tc.format
 		}
 		if got, err := encode(it, []tail.Line{tc.line}); err != nil || string(got) != tc.want {
-			t.Errorf("%s %s: error %v\n got %s\nwant %s", tc.endpoint, tc.format, err, got, tc.want)
+			t.Errorf("encode for %s in format %q: error %v\n got %s\nwant %s", tc.endpoint, tc.format, err, got, tc.want)
 		}
 	}
 }
@@ -393,10 +379,10 @@ func TestLongEntries(t *testing.T) {
 		for _, kind := range []string{formatSyslog, formatCEF} {
 			text, err := entryText(kind, true, tc.line)
 			if err != nil || len(text) > maxMessage || !strings.Contains(string(text), `position="7"`) {
-				t.Errorf("%s as %s: %d bytes, error %v", name, kind, len(text), err)
+				t.Errorf("%s as %s: %d bytes, error %v, want at most %d with the position", name, kind, len(text), err, maxMessage)
 			}
 			if kind == formatSyslog && !strings.Contains(string(text), tc.want) {
-				t.Errorf("%s: %s", name, text)
+				t.Errorf("%s: the text is %s, want %s in it", name, text, tc.want)
 			}
 		}
 	}
@@ -418,24 +404,24 @@ func TestRsyslog(t *testing.T) {
 		b, dir, address := newBench(t, cluster), t.TempDir(), freeport.Addr(t)
 		r := &rsyslog{bin: bin, dir: dir, address: address}
 		ca := r.configure(t)
-		b.happen(20)
+		b.record(20)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: syslogScheme + address, Settings: map[string]any{"start": "oldest", "ca_certificates": ca}})
 		for range 2 {
 			b.turn("a", it.ID) // the server is down
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError == "" {
-				t.Fatalf("%+v, error %v", got, err)
+				t.Fatalf("without the server: %+v, error %v, want an error", got, err)
 			}
 			stop := r.start(t)
-			b.happen(5)
-			b.move(longestWait)
+			b.record(5)
+			b.clock.Move(longestWait)
 			b.turn("a", it.ID)
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.LastError != "" {
-				t.Fatalf("%+v, error %v\n%s", got, err, r.log.String())
+				t.Fatalf("with the server: %+v, error %v, want no error\n%s", got, err, r.log.String())
 			}
-			r.wait(t, b)
+			r.waitForLogs(t, b)
 			stop()
-			b.happen(5)
-			b.move(longestWait)
+			b.record(5)
+			b.clock.Move(longestWait)
 		}
 	})
 }
@@ -505,7 +491,7 @@ func (r *rsyslog) start(t *testing.T) (stop func()) {
 		})
 	}
 	t.Cleanup(stop)
-	r.until(t, func() error {
+	r.waitFor(t, func() error {
 		conn, err := net.Dial("tcp", r.address)
 		if err == nil {
 			_ = conn.Close()
@@ -515,14 +501,14 @@ func (r *rsyslog) start(t *testing.T) (stop func()) {
 	return stop
 }
 
-// wait waits until the server has written both logs, without a gap.
-func (r *rsyslog) wait(t *testing.T, b *bench) {
+// waitForLogs waits until the server has written both logs, without a gap.
+func (r *rsyslog) waitForLogs(t *testing.T, b *bench) {
 	t.Helper()
 	rep, err := b.log.Verify(ctx, admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.until(t, func() error {
+	r.waitFor(t, func() error {
 		text, err := os.ReadFile(filepath.Join(r.dir, "messages"))
 		if err != nil {
 			return err
@@ -530,36 +516,26 @@ func (r *rsyslog) wait(t *testing.T, b *bench) {
 		s := &siem{ends: map[string]tail.End{}, seen: map[string]bool{}}
 		s.take(string(text))
 		if len(s.gaps) > 0 {
-			return fmt.Errorf("gaps: %v", s.gaps)
+			return fmt.Errorf("the messages have the gaps %v, want none", s.gaps)
 		}
 		for _, c := range rep.Chains {
 			if s.ends[c.Name].Hash != c.Head {
-				return fmt.Errorf("%s ends at %+v", c.Name, s.ends[c.Name])
+				return fmt.Errorf("%s ends with %+v, want %s", c.Name, s.ends[c.Name], c.Head)
 			}
 		}
 		return nil
 	})
 }
 
-func (r *rsyslog) until(t *testing.T, done func() error) {
+// waitFor waits until check returns nil. A failure shows the output of the server.
+func (r *rsyslog) waitFor(t *testing.T, check func() error) {
 	t.Helper()
-	until(t, done, func() string { return r.log.String() })
-}
-
-// until waits at most a minute for a condition. If it fails, it prints about.
-func until(t *testing.T, done func() error, about func() string) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		err := done()
-		if err == nil {
-			return
+	timetest.Eventually(t, time.Minute, func() error {
+		if err := check(); err != nil {
+			return fmt.Errorf("%w\n%s", err, r.log)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v\n%s", err, about())
-		}
-	}
+		return nil
+	})
 }
 
 // selfSigned returns a certificate for 127.0.0.1 and its key, in PEM.

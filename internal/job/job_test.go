@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,16 +109,6 @@ func get[T any](t testing.TB, from <-chan T) T {
 	}
 }
 
-// until waits for a condition on the store.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 seconds: %s", what)
-		}
-	}
-}
-
 // TestRunsEachOnce: three runners together run each job once, whether it was inserted before or after they
 // started.
 func TestRunsEachOnce(t *testing.T) {
@@ -146,7 +137,7 @@ func TestRunsEachOnce(t *testing.T) {
 		for range 20 {
 			seen[get(t, ran)]++
 		}
-		until(t, "no job in the store", func() bool { return len(states(t, tenant(t, c, "default")))+len(states(t, tenant(t, c, "t2"))) == 0 })
+		timetest.WaitFor(t, "no job in the store", func() bool { return len(states(t, tenant(t, c, "default")))+len(states(t, tenant(t, c, "t2"))) == 0 })
 		if len(seen) != 20 || len(ran) != 0 {
 			t.Errorf("jobs that ran = %v, and %d more, want 20", seen, len(ran))
 		}
@@ -208,7 +199,7 @@ func TestRetryAndDeath(t *testing.T) {
 		if !got["fails 3"] || !got["panics 2"] || !got["hopeless 1"] || attempts.Load() != 3 || panics.Load() != 2 {
 			t.Errorf("dead jobs = %v after %d attempts and %d panics, want 3 after 3 and 2", got, attempts.Load(), panics.Load())
 		}
-		until(t, "3 dead and 2 pending jobs", func() bool {
+		timetest.WaitFor(t, "3 dead and 2 pending jobs", func() bool {
 			s := states(t, d)
 			return s["dead"] == 3 && s["pending"] == 2 && s["running"] == 0
 		})
@@ -268,7 +259,7 @@ func TestDeadRunner(t *testing.T) {
 		if second := get(t, runs); second.Attempt != 2 {
 			t.Errorf("second task = %+v, want attempt 2", second)
 		}
-		until(t, "no job in the store", func() bool { return len(states(t, d)) == 0 })
+		timetest.WaitFor(t, "no job in the store", func() bool { return len(states(t, d)) == 0 })
 		close(goOn)
 		if n := completed.Load(); n != 1 {
 			t.Errorf("the job is completed %d times, want 1", n)
@@ -303,7 +294,7 @@ func TestClockAhead(t *testing.T) {
 		if err := get(t, stopped); !errors.Is(err, job.ErrLost) {
 			t.Errorf("the first run ended with %v, want %v", err, job.ErrLost)
 		}
-		until(t, "the job is done", func() bool { return len(states(t, d)) == 0 })
+		timetest.WaitFor(t, "the job is done", func() bool { return len(states(t, d)) == 0 })
 	})
 }
 
@@ -399,7 +390,7 @@ func TestClockGoesBack(t *testing.T) {
 		}
 		release()
 		insert(t, d, job.Job{Kind: "later", RunAt: now().Add(time.Hour)})
-		until(t, "only the later job", func() bool { return len(states(t, d)) == 1 })
+		timetest.WaitFor(t, "only the later job", func() bool { return len(states(t, d)) == 1 })
 		offset.Store(int64(2 * time.Hour)) // without a notification
 		if got := get(t, runs); got != 100 {
 			t.Errorf("job = %d, want the later one", got)
@@ -500,7 +491,7 @@ func TestKillsItsRunners(t *testing.T) {
 		if cause := get(t, dead); cause == nil {
 			t.Error("the dead job has no cause")
 		}
-		until(t, "one dead job", func() bool { return states(t, d)["dead"] == 1 })
+		timetest.WaitFor(t, "one dead job", func() bool { return states(t, d)["dead"] == 1 })
 		if len(runs) != 0 {
 			t.Errorf("the job runs %d times more, want none", len(runs))
 		}

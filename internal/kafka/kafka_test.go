@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
 
 const topic = "audit"
@@ -44,17 +45,6 @@ func brokers(t *testing.T, c *kfake.Cluster) (out []Broker) {
 		out = append(out, Broker{ap.Addr().String(), ap.Port()})
 	}
 	return out
-}
-
-func client(t *testing.T, allow ...string) *outbound.Client {
-	t.Helper()
-	var cidrs []netip.Prefix
-	for _, a := range allow {
-		cidrs = append(cidrs, netip.MustParsePrefix(a))
-	}
-	c := outbound.New(outbound.Config{AllowCIDRs: cidrs, PlainToAllowed: true})
-	t.Cleanup(c.Close)
-	return c
 }
 
 func producer(t *testing.T, via *outbound.Client, c Cluster) *Producer {
@@ -86,7 +76,7 @@ func batch(key string, n int) (out []Record) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	p := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true})
 	for i := range 200 {
 		var rs []Record
 		for _, key := range []string{"a", "b", "c", "d"} {
@@ -131,7 +121,7 @@ func TestSignIn(t *testing.T) {
 	roots.AddCert(secured.Certificate())
 	c := cluster(t, kfake.TLS(secured.TLS.Clone()), kfake.EnableSASL(),
 		kfake.Superuser(Plain, "ada", "secret"), kfake.Superuser(ScramSHA256, "bob", "secret"), kfake.Superuser(ScramSHA512, "eve", "secret"))
-	via := client(t, "127.0.0.0/8")
+	via := outboundtest.Local(t)
 	good := Cluster{Brokers: brokers(t, c), RootCAs: roots}
 	for mechanism, user := range map[string]string{Plain: "ada", ScramSHA256: "bob", ScramSHA512: "eve"} {
 		with := good
@@ -178,7 +168,7 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	direct := Cluster{Brokers: brokers(t, c), Plain: true}
-	if err := producer(t, client(t), direct).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
+	if err := producer(t, outboundtest.New(t, outbound.Config{}), direct).Send(within(t), batch("k", 1)); err == nil || Reason(err) != "the target could not be reached" {
 		t.Errorf("Send to a loopback address = %v, want unreachable", err)
 	}
 
@@ -219,7 +209,7 @@ func TestGuard(t *testing.T) {
 	})
 	short, stop := context.WithTimeout(within(t), 2*time.Second)
 	defer stop()
-	if err := producer(t, client(t, "127.0.0.1/32"), direct).Send(short, batch("k", 1)); err == nil {
+	if err := producer(t, outboundtest.New(t, outbound.Config{}, "127.0.0.1/32"), direct).Send(short, batch("k", 1)); err == nil {
 		t.Error("Send to a broker that is not allowed succeeds, want an error")
 	}
 	if len(reached) > 0 {
@@ -229,7 +219,7 @@ func TestGuard(t *testing.T) {
 	// above.
 	trying, cancel := context.WithCancel(within(t))
 	sent := make(chan error, 1)
-	allowed := producer(t, client(t, "127.0.0.0/8"), direct)
+	allowed := producer(t, outboundtest.Local(t), direct)
 	go func() { sent <- allowed.Send(trying, batch("k", 1)) }()
 	select {
 	case <-reached:
@@ -244,7 +234,7 @@ func TestGuard(t *testing.T) {
 func TestSmallTopic(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
-	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	p := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true})
 	var rs []Record
 	for i := range 100 {
 		noise := make([]byte, 900) // random data cannot be compressed
@@ -259,7 +249,7 @@ func TestSmallTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	long.Shorten = nil
-	if err := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true}).Send(within(t), []Record{long}); err == nil || !strings.Contains(Reason(err), "MESSAGE_TOO_LARGE") {
+	if err := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true}).Send(within(t), []Record{long}); err == nil || !strings.Contains(Reason(err), "MESSAGE_TOO_LARGE") {
 		t.Errorf("Send of a long record = %v, want MESSAGE_TOO_LARGE", err)
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -295,7 +285,7 @@ func TestLongRecordIsAlone(t *testing.T) {
 		requests.Add(1)
 		return nil, nil, false
 	})
-	p := producer(t, client(t, "127.0.0.0/8"), Cluster{Brokers: brokers(t, c), Plain: true})
+	p := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true})
 	noise := make([]byte, 40_000)
 	_, _ = rand.Read(noise)
 	long := Record{Key: []byte("k"), Value: noise, Shorten: func(most int) ([]byte, error) { return noise[:most], nil }}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -19,27 +18,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
-
-// clock is a clock that tests can advance; it also runs on its own.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().UTC().Add(c.ahead)
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.ahead += d
-	c.mu.Unlock()
-}
 
 // receiver is a server that records what it gets.
 type receiver struct {
@@ -49,11 +32,13 @@ type receiver struct {
 	answer func(r recorded) (int, string)
 }
 
+// recorded is a request.
 type recorded struct {
 	method, path, body string
 	header             http.Header
 }
 
+// newReceiver starts a receiver that answers 200.
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{answer: func(recorded) (int, string) { return 200, "" }}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -74,12 +59,14 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
+// set sets the answer to later requests.
 func (r *receiver) set(answer func(r recorded) (int, string)) {
 	r.mu.Lock()
 	r.answer = answer
 	r.mu.Unlock()
 }
 
+// list returns the requests in order.
 func (r *receiver) list() []recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,30 +77,32 @@ func (r *receiver) list() []recorded {
 type bench struct {
 	*testing.T
 	stores *db.Cluster
-	clock  *clock
+	clock  timetest.Clock
 	*Service
 	events *event.Dispatcher
 }
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
-func newBench(t *testing.T, c *db.Cluster) *bench { return newTrusting(t, c, nil) }
+// newBench returns a service on a store.
+func newBench(t *testing.T, c *db.Cluster) *bench { return newBenchTrusting(t, c, nil) }
 
-// newTrusting is newBench with other certificate authorities.
-func newTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
+// newBenchTrusting is newBench with other certificate authorities.
+func newBenchTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
+	t.Helper()
 	box, err := secret.New([32]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, stores: c, clock: &clock{}}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, RootCAs: roots})
-	t.Cleanup(target.Close)
+	b := &bench{T: t, stores: c}
+	target := outboundtest.New(t, outbound.Config{RootCAs: roots}, outboundtest.Loopback)
 	out := Outbox{Root: "https://gatehouse.example.com"}
-	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target, Outbox: out}
-	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{Outbox: out}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target, Outbox: out}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{Outbox: out}}, Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)}
 	return b
 }
 
+// channel creates a channel, a webhook unless the draft has a type.
 func (b *bench) channel(d Draft) Channel {
 	b.Helper()
 	if d.Type == "" {
@@ -124,7 +113,7 @@ func (b *bench) channel(d Draft) Channel {
 	}
 	c, err := b.Create(context.Background(), admin, d)
 	if err != nil {
-		b.Fatalf("%v: %v", d, err)
+		b.Fatalf("Create(%v): %v", d, err)
 	}
 	return c
 }
@@ -141,7 +130,7 @@ func (b *bench) queue(notes ...Note) {
 			if n.Severity == "" {
 				n.Severity = format.Error
 			}
-			n.At = b.clock.now()
+			n.At = b.clock.Now()
 			if err := b.Outbox.Broadcast(ctx, tx, scope.DefaultTenant, n); err != nil {
 				return err
 			}
@@ -153,8 +142,8 @@ func (b *bench) queue(notes ...Note) {
 	}
 }
 
-// round runs one round of a lane, as one replica.
-func (b *bench) round(holder string, c Channel) time.Time {
+// runLane runs one turn of a lane, as one replica. It returns when the lane is due again.
+func (b *bench) runLane(holder string, c Channel) time.Time {
 	b.Helper()
 	d := &Deliverer{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
 	again, err := d.runLane(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
@@ -182,24 +171,7 @@ func (b *bench) run(n int) {
 	b.Cleanup(func() { cancel(); done.Wait() })
 }
 
-func (b *bench) eventually(check func() error) {
-	b.Helper()
-	over := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			b.Fatal(err)
-		case <-tick.C:
-		}
-	}
-}
-
+// deliveries returns the deliveries, newest first.
 func (b *bench) deliveries(f DeliveryFilter) []Delivery {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, f, "", 1000)
@@ -209,8 +181,8 @@ func (b *bench) deliveries(f DeliveryFilter) []Delivery {
 	return page.Deliveries
 }
 
-// audited counts audit entries of a type.
-func (b *bench) audited(kind string) int64 {
+// countAudit counts the audit entries of a type.
+func (b *bench) countAudit(kind string) int64 {
 	b.Helper()
 	var n int64
 	err := b.stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,21 +17,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
+// TestBackoff checks the pauses between attempts: 15 minutes, doubled up to an hour.
 func TestBackoff(t *testing.T) {
-	for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, time.Hour, time.Hour} {
-		if got := Backoff(i + 1); got != want {
-			t.Errorf("after %d attempts %s, want %s", i+1, got, want)
+	for attempts, want := range map[int]time.Duration{0: 15 * time.Minute, 1: 15 * time.Minute, 2: 30 * time.Minute, 3: time.Hour, 4: time.Hour, 5: time.Hour, 1000: time.Hour} {
+		if got := Backoff(attempts); got != want {
+			t.Errorf("Backoff(%d) = %s, want %s", attempts, got, want)
 		}
-	}
-	if Backoff(1000) != time.Hour || Backoff(0) != 15*time.Minute {
-		t.Error("the ends")
 	}
 }
 
 // TestStates takes a delivery through all its states. It checks the pauses that the specification
-// requires, the audit entries, and that a dead letter can be sent again.
+// requires, the audit entries, and that a dead receivedMail can be sent again.
 func TestStates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
@@ -40,53 +38,53 @@ func TestStates(t *testing.T) {
 		ch := b.channel(Draft{Endpoint: r.URL, MaxAttempts: &three, Credential: "s3cret-of-hmac"})
 		r.set(func(recorded) (int, string) { return 500, "" })
 		b.queue(Note{Alert: "x", Fault: "f", Title: "t"})
-		one := func(status string, attempts int, pause time.Duration) {
+		wantDelivery := func(status string, attempts int, pause time.Duration) {
 			t.Helper()
 			d := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]
 			if d.Status != status || d.Attempts != attempts || d.RetryCount != max(0, attempts-1) {
-				t.Fatalf("%+v, want %s after %d attempts", d, status, attempts)
+				t.Fatalf("the delivery is %+v, want %s after %d attempts", d, status, attempts)
 			}
 			if (d.NextAttemptAt == nil) != (pause < 0) {
-				t.Fatalf("the next attempt is at %v", d.NextAttemptAt)
+				t.Fatalf("the next attempt is at %v, want one: %v", d.NextAttemptAt, pause >= 0)
 			}
 			if pause > 0 && d.NextAttemptAt.Sub(d.Log[len(d.Log)-1].At) < pause {
-				t.Fatalf("tried again after %s, want %s", d.NextAttemptAt.Sub(d.Log[len(d.Log)-1].At), pause)
+				t.Fatalf("the pause is %s, want at least %s", d.NextAttemptAt.Sub(d.Log[len(d.Log)-1].At), pause)
 			}
 		}
-		one(Pending, 0, 0)
+		wantDelivery(Pending, 0, 0)
 		for i, pause := range []time.Duration{15 * time.Minute, 30 * time.Minute} {
-			b.round("a", ch)
-			one(Failed, i+1, pause)
-			b.round("a", ch) // too early
-			one(Failed, i+1, pause)
-			b.clock.move(pause + time.Second)
+			b.runLane("a", ch)
+			wantDelivery(Failed, i+1, pause)
+			b.runLane("a", ch) // too early
+			wantDelivery(Failed, i+1, pause)
+			b.clock.Move(pause + time.Second)
 		}
-		b.round("a", ch)
-		one(DLQ, 3, -1)
-		b.clock.move(24 * time.Hour)
-		b.round("a", ch)
+		b.runLane("a", ch)
+		wantDelivery(DLQ, 3, -1)
+		b.clock.Move(24 * time.Hour)
+		b.runLane("a", ch)
 		if n := len(r.list()); n != 3 {
-			t.Errorf("%d calls, want 3", n)
+			t.Errorf("the receiver got %d calls, want 3", n)
 		}
-		if b.audited("notification_dlq") != 1 || b.audited("NOTIFICATION_DELIVERY_FAILED") != 2 {
-			t.Error("the audit does not say what happened")
+		if given, failed := b.countAudit("notification_dlq"), b.countAudit("NOTIFICATION_DELIVERY_FAILED"); given != 1 || failed != 2 {
+			t.Errorf("the audit has %d deliveries that were given up and %d that failed, want 1 and 2", given, failed)
 		}
 		r.set(func(recorded) (int, string) { return 204, "" })
 		id := b.deliveries(DeliveryFilter{})[0].ID
 		if _, err := b.Retry(context.Background(), admin, id); err != nil {
 			t.Fatal(err)
 		}
-		b.round("a", ch)
-		one(Sent, 1, -1)
+		b.runLane("a", ch)
+		wantDelivery(Sent, 1, -1)
 		if _, err := b.Retry(context.Background(), admin, id); err == nil {
-			t.Error("what was sent is sent again")
+			t.Error("Retry of a sent delivery: no error")
 		}
 		call := r.list()[3]
 		if call.header.Get("X-Service-Signature") != outbound.Signature([]byte("s3cret-of-hmac"), []byte(call.body)) {
-			t.Error("the body is not signed")
+			t.Errorf("the signature %q is not valid for the body", call.header.Get("X-Service-Signature"))
 		}
-		if b.audited("NOTIFICATION_DELIVERY_SENT") != 1 || b.audited("NOTIFICATION_DELIVERY_RETRIED") != 1 {
-			t.Error("the audit does not say that it was sent")
+		if sent, retried := b.countAudit("NOTIFICATION_DELIVERY_SENT"), b.countAudit("NOTIFICATION_DELIVERY_RETRIED"); sent != 1 || retried != 1 {
+			t.Errorf("the audit has %d deliveries that were sent and %d that were tried again, want one each", sent, retried)
 		}
 	})
 }
@@ -104,21 +102,21 @@ func TestAnswersThatCannotBeStored(t *testing.T) {
 			d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
 			var due []parcel
 			err := b.stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
-				if _, err = job.AcquireLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.now()); err != nil {
+				if _, err = job.AcquireLane(t.Context(), tx, lanes, ch.ID, d.Holder, b.clock.Now()); err != nil {
 					return err
 				}
-				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.now(), perTurn)
+				due, err = dueParcels(t.Context(), tx, ch.ID, b.clock.Now(), perTurn)
 				return err
 			})
 			if err != nil || len(due) != 1 {
-				t.Fatalf("%s: %d messages are due, %v", what, len(due), err)
+				t.Fatalf("%s: %d messages are due, %v, want 1", what, len(due), err)
 			}
-			odd.At = db.Stamp(b.clock.now())
+			odd.At = db.Stamp(b.clock.Now())
 			if a, err := d.finishAttempt(t.Context(), scope.DefaultTenant, ch, due[0], odd); err != nil || a.ok() {
-				t.Errorf("%s: %+v, %v", what, a, err)
+				t.Errorf("%s: finishAttempt = %+v, %v, want a failed attempt", what, a, err)
 			}
-			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.now()) {
-				t.Errorf("%s: %+v", what, got)
+			if got := b.deliveries(DeliveryFilter{Channel: ch.ID})[0]; got.Status != Failed || got.Attempts != 1 || got.NextAttemptAt == nil || !got.NextAttemptAt.After(b.clock.Now()) {
+				t.Errorf("%s: the delivery is %+v, want failed once and due later", what, got)
 			}
 		}
 	})
@@ -137,24 +135,16 @@ func TestOneFaultKeepsItsOrder(t *testing.T) {
 			return 200, ""
 		})
 		b.queue(Note{Fault: "bad", Title: "first"}, Note{Fault: "good", Title: "other"}, Note{Fault: "bad", Title: "second", Resolved: true})
-		b.round("a", ch)
-		var seen []string
-		for _, c := range r.list() {
-			var m format.Message
-			if err := json.Unmarshal([]byte(c.body), &m); err != nil {
-				t.Fatal(err)
-			}
-			seen = append(seen, m.Title)
-		}
-		if fmt.Sprint(seen) != "[first other]" {
-			t.Errorf("sent %v", seen)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "first other" {
+			t.Errorf("the receiver got %q, want first and other", got)
 		}
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(16 * time.Minute)
-		b.round("a", ch)
+		b.clock.Move(16 * time.Minute)
+		b.runLane("a", ch)
 		calls := r.list()
 		if len(calls) != 4 || !strings.Contains(calls[2].body, "first") || !strings.Contains(calls[3].body, `"status":"resolved"`) {
-			t.Errorf("%d calls", len(calls))
+			t.Errorf("the calls are %+v, want the first and the end of the bad fault after two", calls)
 		}
 	})
 }
@@ -167,35 +157,35 @@ func TestReplicas(t *testing.T) {
 		ch := b.channel(Draft{Endpoint: r.URL})
 		b.queue(Note{Fault: "f"})
 		err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
-			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.now())
+			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.Now())
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again := b.round("a", ch); again.IsZero() || len(r.list()) != 0 {
-			t.Fatal("a foreign lane was used")
+		if again := b.runLane("a", ch); again.IsZero() || len(r.list()) != 0 {
+			t.Fatalf("a turn of a lane of another replica: again at %s, %d calls, want a later time and none", again, len(r.list()))
 		}
-		b.clock.move(job.LaneTime + time.Second)
+		b.clock.Move(job.LaneTime + time.Second)
 		b.run(3)
 		for i := range 30 {
 			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(b.deliveries(DeliveryFilter{Status: Sent})); n != 31 {
-				return fmt.Errorf("%d sent", n)
+				return fmt.Errorf("%d deliveries are sent, want 31", n)
 			}
 			return nil
 		})
 		if n := len(r.list()); n != 31 {
-			t.Errorf("%d calls for 31 messages", n)
+			t.Errorf("the receiver got %d calls, want one for each of 31 messages", n)
 		}
 	})
 }
 
-// TestADeadReceiverHoldsUpNoOther checks that a receiver that never answers does not delay the
+// TestDeadReceiverDelaysNoOther checks that a receiver that never answers does not delay the
 // messages to others.
-func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
+func TestDeadReceiverDelaysNoOther(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, dead, alive := newBench(t, c), newReceiver(t), newReceiver(t)
 		over := make(chan struct{})
@@ -207,18 +197,18 @@ func TestADeadReceiverHoldsUpNoOther(t *testing.T) {
 		for i := range 20 {
 			b.queue(Note{Fault: fmt.Sprint("f", i)})
 		}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(alive.list()); n < 20 {
-				return fmt.Errorf("%d of 20 arrived", n)
+				return fmt.Errorf("the receiver got %d messages, want 20", n)
 			}
 			return nil
 		})
 	})
 }
 
-// TestWhoIsTold checks that severity, environment and enabled decide which channels are told. The
-// end of a fault is told to the channels that were told of its beginning.
-func TestWhoIsTold(t *testing.T) {
+// TestChannelsOfAMessage checks that severity, environment and enabled decide which channels get a
+// message. The end of a fault goes to the channels that got its beginning.
+func TestChannelsOfAMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
 		off := false
@@ -232,7 +222,7 @@ func TestWhoIsTold(t *testing.T) {
 			d.Endpoint = r.URL
 			b.channel(d)
 		}
-		told := func(fault string, resolved bool) string {
+		channelsOf := func(fault string, resolved bool) string {
 			var names []string
 			for _, d := range b.deliveries(DeliveryFilter{}) {
 				if d.Payload.Fault == fault && (d.Payload.Status == format.Resolved) == resolved {
@@ -243,51 +233,51 @@ func TestWhoIsTold(t *testing.T) {
 		}
 		b.queue(
 			Note{Fault: "s", Env: scope.Sandbox, Severity: format.Warning}, Note{Fault: "p", Env: scope.Production, Severity: format.Critical},
-			Note{Fault: "t", Severity: format.Error}, Note{Fault: "nobody heard", Severity: format.Error, Resolved: true},
+			Note{Fault: "t", Severity: format.Error}, Note{Fault: "unknown", Severity: format.Error, Resolved: true},
 		)
-		for fault, want := range map[string]string{"s": "all", "p": "production", "t": "all error production", "nobody heard": ""} {
-			if got := told(fault, false); got != want {
-				t.Errorf("%s: told %q, want %q", fault, got, want)
+		for fault, want := range map[string]string{"s": "all", "p": "production", "t": "all error production", "unknown": ""} {
+			if got := channelsOf(fault, false); got != want {
+				t.Errorf("the fault %s goes to %q, want %q", fault, got, want)
 			}
 		}
 		b.queue(Note{Fault: "p", Severity: format.Info, Resolved: true}, Note{Fault: "t", Resolved: true}, Note{Fault: "t", Resolved: true})
-		for fault, want := range map[string]string{"s": "", "p": "production", "t": "all error production", "nobody heard": ""} {
-			if got := told(fault, true); got != want {
-				t.Errorf("the end of %s: told %q, want %q", fault, got, want)
+		for fault, want := range map[string]string{"s": "", "p": "production", "t": "all error production", "unknown": ""} {
+			if got := channelsOf(fault, true); got != want {
+				t.Errorf("the end of the fault %s goes to %q, want %q", fault, got, want)
 			}
 		}
 	})
 }
 
-// TestEndWhileDisabled: a channel that was disabled when a fault ended sends the end when it is
-// enabled again. It never hears of a fault that began while it was disabled.
+// TestEndWhileDisabled checks that a channel that was disabled when a fault ended sends the end when it
+// is enabled again, and nothing about a fault that began while it was disabled.
 func TestEndWhileDisabled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL})
 		b.queue(Note{Fault: "f"})
-		b.round("a", ch)
-		enable := func(on bool) {
+		b.runLane("a", ch)
+		setEnabled := func(on bool) {
 			t.Helper()
 			if _, err := b.Enable(ctx, admin, ch.ID, on); err != nil {
 				t.Fatal(err)
 			}
 		}
-		enable(false)
+		setEnabled(false)
 		b.queue(Note{Fault: "f", Resolved: true}, Note{Fault: "f", Resolved: true}, Note{Fault: "g"}, Note{Fault: "g", Resolved: true})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		if n := len(r.list()); n != 1 {
-			t.Errorf("a disabled channel sent %d messages", n-1)
+			t.Errorf("the disabled channel sent %d messages, want none", n-1)
 		}
-		enable(true)
-		b.round("a", ch)
+		setEnabled(true)
+		b.runLane("a", ch)
 		var got []string
 		for _, d := range b.deliveries(DeliveryFilter{}) {
 			got = append(got, d.Payload.Fault+" "+d.Payload.Status+" "+d.Status)
 		}
 		if want := []string{"f resolved sent", "f firing sent"}; !slices.Equal(got, want) || len(r.list()) != 2 {
-			t.Errorf("got %q, %d calls", got, len(r.list()))
+			t.Errorf("the deliveries are %q with %d calls, want %q with 2", got, len(r.list()), want)
 		}
 	})
 }
@@ -306,7 +296,7 @@ func TestKeyRotation(t *testing.T) {
 			}
 			b.Box = box
 			if res, err := b.Test(ctx, admin, ch.ID); err != nil || !res.Delivered {
-				t.Fatalf("with %d keys: %+v, %v", len(keys), res, err)
+				t.Fatalf("Test with %d keys = %+v, %v, want delivered", len(keys), res, err)
 			}
 			if err := b.Reseal(ctx, scope.DefaultTenant); err != nil {
 				t.Fatal(err)
@@ -314,15 +304,15 @@ func TestKeyRotation(t *testing.T) {
 		}
 		for _, call := range r.list() {
 			if call.header.Get("Authorization") != "Bearer t0ken-of-bearer" {
-				t.Error("the token did not arrive")
+				t.Errorf("Authorization = %q, want the token", call.header.Get("Authorization"))
 			}
 		}
 		// If the key no longer exists, the messages fail and end as dead letters.
 		b.Box, _ = secret.New([32]byte{9})
 		b.queue(Note{Fault: "f"})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		if d := b.deliveries(DeliveryFilter{Status: Failed}); len(d) != 1 || !strings.Contains(d[0].Error, "credential") {
-			t.Errorf("%+v", d)
+			t.Errorf("the failed deliveries are %+v, want one because of the credential", d)
 		}
 	})
 }
@@ -377,11 +367,11 @@ func TestSink(t *testing.T) {
 				}
 				all := b.deliveries(DeliveryFilter{})
 				if len(all) != 1 {
-					t.Fatalf("%d messages", len(all))
+					t.Fatalf("the events made %d messages, want 1", len(all))
 				}
 				m := all[0].Payload
 				if m.Alert != c.alert || m.Severity != c.level || m.Fault != c.fault || m.Link != b.Outbox.Root+c.link || !strings.Contains(m.Title, c.title) {
-					t.Errorf("%+v", m)
+					t.Errorf("the message is %+v, want %s %s about %s with the link %s and %q in the title", m, c.alert, c.level, c.fault, c.link, c.title)
 				}
 			})
 		})
@@ -404,7 +394,7 @@ func TestStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := b.deliveries(DeliveryFilter{})[0]; got.Status != Pending || got.Attempts != 0 {
-			t.Errorf("%+v", got)
+			t.Errorf("the delivery is %+v, want pending without an attempt", got)
 		}
 	})
 }

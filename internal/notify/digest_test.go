@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// around returns quiet hours from an hour before to an hour after the time of the bench's clock.
-func (b *bench) around() *QuietHours {
-	now := b.clock.now()
+// quietNow returns quiet hours from an hour before to an hour after the time of the bench's clock.
+func (b *bench) quietNow() *QuietHours {
+	now := b.clock.Now()
 	return &QuietHours{From: now.Add(-time.Hour).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}
 }
 
-// sent returns the messages that arrived, in their order.
-func (r *receiver) sent(t *testing.T) []format.Message {
+// messages returns the messages that arrived, in order.
+func (r *receiver) messages(t *testing.T) []format.Message {
 	t.Helper()
 	var out []format.Message
 	for _, c := range r.list() {
@@ -37,6 +36,7 @@ func (r *receiver) sent(t *testing.T) []format.Message {
 	return out
 }
 
+// titles lists the titles of messages. Those of a digest are in parentheses.
 func titles(messages []format.Message) string {
 	var out []string
 	for _, m := range messages {
@@ -58,50 +58,50 @@ func titles(messages []format.Message) string {
 func TestQuietHours(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
-		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
+		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.quietNow()})
 		b.queue(Note{Fault: "a", Title: "a1", Severity: format.Warning}, Note{Fault: "b", Title: "b1"}, Note{Fault: "c", Title: "c1", Severity: format.Critical},
 			Note{Fault: "a", Title: "a2", Resolved: true, Severity: format.Info})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "c1" {
-			t.Fatalf("in quiet hours arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "c1" {
+			t.Fatalf("in quiet hours the receiver got %q, want only c1", got)
 		}
 		held := b.deliveries(DeliveryFilter{Status: Held})
-		if len(held) != 3 || held[0].NextAttemptAt == nil || held[0].NextAttemptAt.Sub(b.clock.now()) > time.Hour {
-			t.Fatalf("held: %+v", held)
+		if len(held) != 3 || held[0].NextAttemptAt == nil || held[0].NextAttemptAt.Sub(b.clock.Now()) > time.Hour {
+			t.Fatalf("the held deliveries are %+v, want 3 that are due within an hour", held)
 		}
 		if now, err := b.Get(context.Background(), admin, ch.ID); err != nil || now.Held != 3 || now.Pending != 3 || now.QuietHours.TimeZone != "UTC" {
-			t.Errorf("the channel reads %+v, %v", now, err)
+			t.Errorf("Get = %+v, %v, want 3 held and pending, and UTC", now, err)
 		}
 		if _, err := b.Retry(context.Background(), admin, held[0].ID); err == nil {
-			t.Error("what is held is tried again")
+			t.Error("Retry of a held delivery: no error")
 		}
-		b.clock.move(50 * time.Minute)
-		b.round("a", ch)
+		b.clock.Move(50 * time.Minute)
+		b.runLane("a", ch)
 		if n := len(r.list()); n != 1 {
-			t.Fatalf("%d calls before the end", n)
+			t.Fatalf("the receiver got %d calls before the end, want 1", n)
 		}
-		b.clock.move(11 * time.Minute)
-		b.round("a", ch)
-		b.round("a", ch)
-		all := r.sent(t)
+		b.clock.Move(11 * time.Minute)
+		b.runLane("a", ch)
+		b.runLane("a", ch)
+		all := r.messages(t)
 		if got := titles(all); got != "c1 (b1 a1 a2)" {
-			t.Fatalf("arrived %q", got)
+			t.Fatalf("after the end the receiver has %q, want c1 and a digest", got)
 		}
 		digest := all[1]
 		if digest.Alert != AlertDigest || digest.Severity != format.Error || digest.Status != format.Firing || !strings.HasPrefix(digest.Title, "3 messages from ") ||
 			!strings.Contains(digest.Text, "[error] b1") || !strings.Contains(digest.Text, "[resolved] a2") || !strings.Contains(digest.Link, fmt.Sprintf("channel_id=%d", ch.ID)) {
-			t.Errorf("the digest is %+v", digest)
+			t.Errorf("the digest is %+v, want an error that fires, about 3 messages", digest)
 		}
 		one := b.deliveries(DeliveryFilter{Alert: AlertDigest})
 		if len(one) != 1 || one[0].Status != Sent || one[0].DigestSize != 3 {
-			t.Fatalf("the digest's delivery: %+v", one)
+			t.Fatalf("the deliveries of digests are %+v, want one that is sent, of 3", one)
 		}
 		members := b.deliveries(DeliveryFilter{Digest: one[0].ID})
 		if len(members) != 3 || members[0].Status != Digested || members[0].FinishedAt == nil || *members[0].DigestID != one[0].ID {
-			t.Errorf("its messages: %+v", members)
+			t.Errorf("the messages of the digest are %+v, want 3 that are finished", members)
 		}
 		if _, err := b.Retry(context.Background(), admin, members[0].ID); err == nil || !strings.Contains(err.Error(), "digest") {
-			t.Errorf("what is in a digest is tried again: %v", err)
+			t.Errorf("Retry of a message in a digest = %v, want an error about the digest", err)
 		}
 	})
 }
@@ -111,29 +111,29 @@ func TestQuietHours(t *testing.T) {
 func TestQuietHoursHoldRetries(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
-		now := b.clock.now()
+		now := b.clock.Now()
 		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: &QuietHours{From: now.Add(10 * time.Minute).Format("15:04"), To: now.Add(time.Hour).Format("15:04")}})
 		r.set(func(recorded) (int, string) { return 500, "" })
 		b.queue(Note{Fault: "f", Title: "first"}, Note{Fault: "f", Title: "second"})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(20 * time.Minute)
-		b.round("a", ch)
+		b.clock.Move(20 * time.Minute)
+		b.runLane("a", ch)
 		if held := b.deliveries(DeliveryFilter{Status: Held}); len(held) != 2 || held[1].Attempts != 1 {
-			t.Fatalf("held: %+v", held)
+			t.Fatalf("the held deliveries are %+v, want 2, of which the first was tried", held)
 		}
 		b.queue(Note{Fault: "f", Title: "critical", Severity: format.Critical})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "first critical" {
-			t.Fatalf("arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "first critical" {
+			t.Fatalf("in quiet hours the receiver has %q, want first and critical", got)
 		}
-		b.clock.move(45 * time.Minute)
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "first critical first second" {
-			t.Errorf("arrived %q", got)
+		b.clock.Move(45 * time.Minute)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "first critical first second" {
+			t.Errorf("after the end the receiver has %q, want first and second too", got)
 		}
 		if d := b.deliveries(DeliveryFilter{}); d[2].Attempts != 2 || d[2].Status != Sent {
-			t.Errorf("the first: %+v", d[2])
+			t.Errorf("the first delivery is %+v, want sent after 2 attempts", d[2])
 		}
 	})
 }
@@ -145,56 +145,56 @@ func TestDigestOfABurst(t *testing.T) {
 		b, r := newBench(t, c), newReceiver(t)
 		ch := b.channel(Draft{Endpoint: r.URL, DigestWindow: 600})
 		b.queue(Note{Fault: "1", Title: "1"}, Note{Fault: "2", Title: "2"}, Note{Fault: "3", Title: "3"})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		b.queue(Note{Fault: "4", Title: "4"}, Note{Fault: "5", Title: "critical", Severity: format.Critical})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "1 critical" {
-			t.Fatalf("within the window arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "1 critical" {
+			t.Fatalf("within the window the receiver has %q, want 1 and critical", got)
 		}
-		b.clock.move(10*time.Minute + time.Second)
-		b.round("a", ch)
+		b.clock.Move(10*time.Minute + time.Second)
+		b.runLane("a", ch)
 		b.queue(Note{Fault: "6", Title: "6"})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "1 critical (2 3 4)" {
-			t.Fatalf("after the window arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "1 critical (2 3 4)" {
+			t.Fatalf("after the window the receiver has %q, want also a digest", got)
 		}
-		b.clock.move(10*time.Minute + time.Second)
-		b.round("a", ch)
-		b.clock.move(10*time.Minute + time.Second)
+		b.clock.Move(10*time.Minute + time.Second)
+		b.runLane("a", ch)
+		b.clock.Move(10*time.Minute + time.Second)
 		b.queue(Note{Fault: "7", Title: "7"})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "1 critical (2 3 4) 6 7" {
-			t.Errorf("in the end arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "1 critical (2 3 4) 6 7" {
+			t.Errorf("at the end the receiver has %q, want 6 and 7 on their own", got)
 		}
 	})
 }
 
-// TestADigestFails checks that a digest is tried again like any message, and that later messages
+// TestDigestThatFails checks that a digest is tried again like any message, and that later messages
 // about its faults do not overtake it.
-func TestADigestFails(t *testing.T) {
+func TestDigestThatFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
-		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
+		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.quietNow()})
 		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		r.set(func(c recorded) (int, string) {
 			if strings.Contains(c.body, `"alert":"digest"`) {
 				return 503, ""
 			}
 			return 200, ""
 		})
-		b.clock.move(61 * time.Minute)
-		b.round("a", ch)
+		b.clock.Move(61 * time.Minute)
+		b.runLane("a", ch)
 		b.queue(Note{Fault: "a", Title: "a2", Resolved: true}, Note{Fault: "c", Title: "c1"})
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "(a1 b1) c1" {
-			t.Fatalf("arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "(a1 b1) c1" {
+			t.Fatalf("the receiver has %q, want the digest and c1", got)
 		}
 		r.set(func(recorded) (int, string) { return 200, "" })
-		b.clock.move(16 * time.Minute)
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "(a1 b1) c1 (a1 b1) a2" {
-			t.Errorf("arrived %q", got)
+		b.clock.Move(16 * time.Minute)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "(a1 b1) c1 (a1 b1) a2" {
+			t.Errorf("the receiver has %q, want the digest again and a2", got)
 		}
 	})
 }
@@ -207,17 +207,17 @@ func TestQuietHoursOfPagers(t *testing.T) {
 		r.set(func(recorded) (int, string) { return 202, `{"status":"success"}` })
 		d := Draft{Name: "pager", Type: format.PagerDuty, Endpoint: r.URL, Credential: "r0uting-key", DigestWindow: 60}
 		if _, err := b.Create(context.Background(), admin, d); err == nil {
-			t.Fatal("a pager has a window for digests")
+			t.Fatal("Create of a pager with a digest window: no error")
 		}
-		d.DigestWindow, d.QuietHours = 0, b.around()
+		d.DigestWindow, d.QuietHours = 0, b.quietNow()
 		ch := b.channel(d)
 		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"}, Note{Fault: "a", Title: "a2", Resolved: true})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		if n := len(r.list()); n != 0 {
-			t.Fatalf("%d calls in quiet hours", n)
+			t.Fatalf("the receiver got %d calls in quiet hours, want none", n)
 		}
-		b.clock.move(61 * time.Minute)
-		b.round("a", ch)
+		b.clock.Move(61 * time.Minute)
+		b.runLane("a", ch)
 		var actions []string
 		for _, c := range r.list() {
 			var e struct {
@@ -229,28 +229,28 @@ func TestQuietHoursOfPagers(t *testing.T) {
 			actions = append(actions, e.Action)
 		}
 		if fmt.Sprint(actions) != "[trigger trigger resolve]" {
-			t.Errorf("%v", actions)
+			t.Errorf("the actions are %v, want trigger twice and resolve", actions)
 		}
 	})
 }
 
-// TestAChangeEndsTheHold checks that held messages follow a change of the settings at once.
-func TestAChangeEndsTheHold(t *testing.T) {
+// TestChangeReleasesHeldMessages checks that held messages follow a change of the settings at once.
+func TestChangeReleasesHeldMessages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, r := newBench(t, c), newReceiver(t)
-		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.around()})
+		ch := b.channel(Draft{Endpoint: r.URL, QuietHours: b.quietNow()})
 		b.queue(Note{Fault: "a", Title: "a1"}, Note{Fault: "b", Title: "b1"})
-		b.round("a", ch)
+		b.runLane("a", ch)
 		after, err := b.Update(context.Background(), admin, ch.ID, Change{QuietHours: patch.Clear[QuietHours]()}, 0)
 		if err != nil || after.QuietHours != nil {
-			t.Fatalf("%+v, %v", after, err)
+			t.Fatalf("Update = %+v, %v, want no quiet hours", after, err)
 		}
-		b.round("a", ch)
-		if got := titles(r.sent(t)); got != "(a1 b1)" {
-			t.Errorf("arrived %q", got)
+		b.runLane("a", ch)
+		if got := titles(r.messages(t)); got != "(a1 b1)" {
+			t.Errorf("the receiver has %q, want a digest", got)
 		}
-		if b.audited("NOTIFICATION_CHANNEL_UPDATED") != 1 {
-			t.Error("the change is not in the audit")
+		if n := b.countAudit("NOTIFICATION_CHANNEL_UPDATED"); n != 1 {
+			t.Errorf("the audit has %d changes, want 1", n)
 		}
 	})
 }
@@ -259,67 +259,57 @@ func TestAChangeEndsTheHold(t *testing.T) {
 // fails at random and lanes change hands.
 func TestNothingIsLost(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same course each time
-		for course := range fulltest.Rounds(2, 12) {
+		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same numbers each time
+		for series := range fulltest.Rounds(2, 12) {
 			b, r := newBench(t, c), newReceiver(t)
-			d := Draft{Name: fmt.Sprint("course ", course), Endpoint: r.URL, MaxAttempts: new(int), DigestWindow: []int{0, 60, 900}[random.IntN(3)]}
+			d := Draft{Name: fmt.Sprint("series ", series), Endpoint: r.URL, MaxAttempts: new(int), DigestWindow: []int{0, 60, 900}[random.IntN(3)]}
 			*d.MaxAttempts = 10
 			if random.IntN(2) == 0 {
-				d.QuietHours = b.around()
+				d.QuietHours = b.quietNow()
 			}
 			ch := b.channel(d)
-			told := map[string][]string{} // by fault
+			queued := map[string][]string{} // ids by fault
 			n := 0
 			for range 30 {
 				down := random.IntN(4) == 0
 				r.set(func(recorded) (int, string) { return map[bool]int{true: 503, false: 200}[down], "" })
 				for range random.IntN(4) {
 					n++
-					fault, id := fmt.Sprint("f", course, "-", random.IntN(3)), fmt.Sprintf("ntf_%d_%d", course, n)
-					told[fault] = append(told[fault], id)
+					fault, id := fmt.Sprint("f", series, "-", random.IntN(3)), fmt.Sprintf("ntf_%d_%d", series, n)
+					queued[fault] = append(queued[fault], id)
 					b.queue(Note{ID: id, Fault: fault, Title: id, Severity: format.Severities()[random.IntN(3)]})
 				}
-				b.round(fmt.Sprint(random.IntN(2)), ch)
-				b.clock.move(time.Duration(random.IntN(1200)) * time.Second)
+				b.runLane(fmt.Sprint(random.IntN(2)), ch)
+				b.clock.Move(time.Duration(random.IntN(1200)) * time.Second)
 			}
 			r.set(func(recorded) (int, string) { return 200, "" })
 			for left := int64(1); left > 0; {
-				b.clock.move(20 * time.Minute)
-				b.round("a", ch)
+				b.clock.Move(20 * time.Minute)
+				b.runLane("a", ch)
 				now, err := b.Get(context.Background(), admin, ch.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
 				left = now.Pending
 			}
-			arrived := map[string][]string{}
 			for _, d := range b.deliveries(DeliveryFilter{Channel: ch.ID}) {
 				if d.Status == DLQ {
-					t.Fatalf("given up: %+v", d)
+					t.Fatalf("the delivery %+v is given up, want it sent", d)
 				}
 			}
-			note := func(fault, id string) {
-				if slices.Contains(arrived[fault], id) {
-					return // the receiver has seen the failed digest before
-				}
-				arrived[fault] = append(arrived[fault], id)
-			}
-			for _, m := range r.sent(t) {
+			arrived := map[[2]string]bool{} // fault and id
+			for _, m := range r.messages(t) {
 				if len(m.Digest) == 0 {
-					note(m.Fault, m.ID)
+					arrived[[2]string{m.Fault, m.ID}] = true
 				}
 				for _, s := range m.Digest {
-					note(s.Fault, s.ID)
+					arrived[[2]string{s.Fault, s.ID}] = true
 				}
 			}
-			for fault, ids := range told {
-				seen := map[string]bool{}
-				for _, id := range arrived[fault] {
-					seen[id] = true
-				}
+			for fault, ids := range queued {
 				for _, id := range ids {
-					if !seen[id] {
-						t.Errorf("course %d: %s about %s never arrived", course, id, fault)
+					if !arrived[[2]string{fault, id}] {
+						t.Errorf("series %d: the message %s about %s is lost", series, id, fault)
 					}
 				}
 			}

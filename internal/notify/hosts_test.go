@@ -46,10 +46,10 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 			_, err := b.Update(ctx, admin, made.ID, Change{Endpoint: &c.to}, 0)
 			f, ok := errors.AsType[*fault.Error](err)
 			if refused := ok && f.Code == "credential_required"; refused == c.kept || c.kept && err != nil {
-				t.Errorf("%s to %s: %v", c.from, c.to, err)
+				t.Errorf("Update from %s to %s without the credential = %v, want it accepted: %v", c.from, c.to, err, c.kept)
 			}
 			if _, err := b.Update(ctx, admin, made.ID, Change{Endpoint: &c.to, Credential: c.credential}, 0); err != nil {
-				t.Errorf("%s to %s with the credential: %v", c.from, c.to, err)
+				t.Errorf("Update from %s to %s with the credential: %v", c.from, c.to, err)
 			}
 		}
 		// The audit names the host.
@@ -61,7 +61,7 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 		err := cluster.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			changes, err := db.One[string](ctx, tx, `SELECT changes FROM audit_events ORDER BY seq DESC LIMIT 1`)
 			if !strings.Contains(changes, "smtp://127.0.0.1:2525") || !strings.Contains(changes, "smtp://127.0.0.2:2525") {
-				t.Errorf("the audit has %s", changes)
+				t.Errorf("the audit has %s, want both hosts", changes)
 			}
 			return err
 		})

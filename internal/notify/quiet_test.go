@@ -38,13 +38,13 @@ func TestQuietHoursUntil(t *testing.T) {
 			}
 			got, quiet := c.hours.until(now)
 			if quiet != (c.until != "") || quiet && got.Format(time.RFC3339) != c.until {
-				t.Errorf("quiet %v until %s, want %q", quiet, got.Format(time.RFC3339), c.until)
+				t.Errorf("until(%s) = %s, %v, want %q", c.now, got.Format(time.RFC3339), quiet, c.until)
 			}
 		})
 	}
 	var none *QuietHours
 	if _, quiet := none.until(time.Now()); quiet {
-		t.Error("without quiet hours it is quiet")
+		t.Error("until without quiet hours = true, want false")
 	}
 }
 
@@ -67,10 +67,10 @@ func TestQuietHoursOffences(t *testing.T) {
 			got += " " // spaces make the keys of the map unique
 		}
 		if got != want {
-			t.Errorf("%+v: %q, want %q", q, got, want)
+			t.Errorf("%+v: an offence at %q, want %q", q, got, want)
 		}
 	}
 	if q := (&QuietHours{From: "08:00", To: "08:00", Days: all[:6]}).filled(); len(q.offences()) > 0 {
-		t.Error("six whole days are refused")
+		t.Errorf("six whole days: %v, want no offence", q.offences())
 	}
 }

@@ -3,14 +3,12 @@ package notify
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"mime/quotedprintable"
 	"net"
-	"net/http/httptest"
 	"net/mail"
 	"strings"
 	"sync"
@@ -22,18 +20,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// postOffice is a mail server that records what it gets.
-type postOffice struct {
+// mailServer is a mail server that records what it gets.
+type mailServer struct {
 	mu      sync.Mutex
-	mails   []letter
+	mails   []receivedMail
 	methods []string
 	reply   error // the reply to a mail; nil: that of go-smtp
 }
 
-type letter struct {
+type receivedMail struct {
 	from, user, method string
 	to                 []string
 	encrypted          bool
@@ -41,17 +40,17 @@ type letter struct {
 }
 
 // NewSession starts a session.
-func (p *postOffice) NewSession(c *smtp.Conn) (smtp.Session, error) {
+func (p *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
 	_, encrypted := c.TLSConnectionState()
-	return &mailSession{office: p, letter: letter{encrypted: encrypted}}, nil
+	return &mailSession{server: p, mail: receivedMail{encrypted: encrypted}}, nil
 }
 
 type mailSession struct {
-	office *postOffice
-	letter letter
+	server *mailServer
+	mail   receivedMail
 }
 
-func (s *mailSession) AuthMechanisms() []string { return s.office.methods }
+func (s *mailSession) AuthMechanisms() []string { return s.server.methods }
 
 // Auth accepts only the methods that the tests use.
 func (s *mailSession) Auth(method string) (sasl.Server, error) {
@@ -59,7 +58,7 @@ func (s *mailSession) Auth(method string) (sasl.Server, error) {
 		if user != "robot" || password != "passw0rd" {
 			return &smtp.SMTPError{Code: 535, Message: "wrong password passw0rd?"}
 		}
-		s.letter.user, s.letter.method = user, method
+		s.mail.user, s.mail.method = user, method
 		return nil
 	}
 	switch method {
@@ -104,22 +103,25 @@ func (x xoauth2Server) Next(response []byte) ([]byte, bool, error) {
 	return nil, true, x(string(response))
 }
 
-func (s *mailSession) Mail(from string, _ *smtp.MailOptions) error { s.letter.from = from; return nil }
+func (s *mailSession) Mail(from string, _ *smtp.MailOptions) error {
+	s.mail.from = from
+	return nil
+}
 
 func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
-	s.letter.to = append(s.letter.to, to)
+	s.mail.to = append(s.mail.to, to)
 	return nil
 }
 
 func (s *mailSession) Data(r io.Reader) error {
 	raw, err := io.ReadAll(r)
-	s.letter.raw = string(raw)
-	s.office.mu.Lock()
-	defer s.office.mu.Unlock()
-	if s.office.reply != nil {
-		return s.office.reply
+	s.mail.raw = string(raw)
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if s.server.reply != nil {
+		return s.server.reply
 	}
-	s.office.mails = append(s.office.mails, s.letter)
+	s.server.mails = append(s.server.mails, s.mail)
 	return err
 }
 
@@ -128,7 +130,7 @@ func (s *mailSession) Logout() error { return nil }
 
 // open starts the mail server, with implicit TLS, STARTTLS or no encryption, and returns its
 // address.
-func (p *postOffice) open(t *testing.T, encryption string, certificate *tls.Config) string {
+func (p *mailServer) open(t *testing.T, encryption string, certificate *tls.Config) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -148,19 +150,9 @@ func (p *postOffice) open(t *testing.T, encryption string, certificate *tls.Conf
 	return address
 }
 
-// certificate returns a certificate for 127.0.0.1, and the pool that trusts it.
-func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
-	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, pool
-}
-
-// TestMail tests each encryption with each way to sign in.
+// TestMail checks each encryption with each way to sign in.
 func TestMail(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	password := map[string]any{"username": "robot", "password": "passw0rd"}
 	for _, c := range []struct {
 		encryption, auth string
@@ -177,8 +169,8 @@ func TestMail(t *testing.T) {
 	} {
 		t.Run(c.encryption+" "+c.auth, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-				b := newTrusting(t, cluster, pool)
-				office := &postOffice{methods: []string{"PLAIN", "LOGIN", "XOAUTH2"}}
+				b := newBenchTrusting(t, cluster, pool)
+				server := &mailServer{methods: []string{"PLAIN", "LOGIN", "XOAUTH2"}}
 				tokens := newReceiver(t)
 				tokens.set(func(r recorded) (int, string) {
 					if !strings.Contains(r.body, "client_secret=cl1ent") || !strings.Contains(r.body, "grant_type=client_credentials") {
@@ -193,7 +185,7 @@ func TestMail(t *testing.T) {
 				if c.credential["client_id"] != nil {
 					settings["token_url"] = tokens.URL
 				}
-				d := Draft{Type: format.Email, Endpoint: office.open(t, c.encryption, own), Settings: settings}
+				d := Draft{Type: format.Email, Endpoint: server.open(t, c.encryption, own), Settings: settings}
 				if c.credential != nil {
 					d.Credential = c.credential
 				}
@@ -202,16 +194,16 @@ func TestMail(t *testing.T) {
 					Fault: "f", Severity: format.Critical, Title: "Der Bouncer „edge“ ist weg\r\nBcc: eve@example.com", Text: "Ärger\n.\nQUIT", Env: scope.Sandbox,
 					Facts: []format.Fact{{Name: "api_key", Value: "k3y"}, {Name: "bouncer", Value: "edge"}}, Path: "/bouncers/4",
 				})
-				b.round("a", ch)
-				if len(office.mails) != 1 {
-					t.Fatalf("no mail: %+v", b.deliveries(DeliveryFilter{})[0])
+				b.runLane("a", ch)
+				if len(server.mails) != 1 {
+					t.Fatalf("the server got %d mails, want 1: %+v", len(server.mails), b.deliveries(DeliveryFilter{})[0])
 				}
-				got := office.mails[0]
+				got := server.mails[0]
 				if got.from != "gatehouse@example.com" || fmt.Sprint(got.to) != "[ann@example.com bob@example.com]" || got.encrypted != (c.encryption != format.NoTLS) {
-					t.Errorf("%+v", got)
+					t.Errorf("the mail is %+v, want both recipients, and encryption as configured", got)
 				}
 				if c.auth != "" && (got.user != "robot" || !strings.EqualFold(got.method, c.auth)) {
-					t.Errorf("signed in as %q with %q", got.user, got.method)
+					t.Errorf("signed in as %q with %q, want robot with %q", got.user, got.method, c.auth)
 				}
 				checkMail(t, got.raw)
 			})
@@ -228,10 +220,10 @@ func checkMail(t *testing.T, raw string) {
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
 	if err != nil || subject != "[critical] Der Bouncer „edge“ ist weg Bcc: eve@example.com" {
-		t.Errorf("subject %q, %v", subject, err)
+		t.Errorf("the subject is %q, %v, want one line", subject, err)
 	}
 	if m.Header.Get("Bcc") != "" || m.Header.Get("Message-ID") != "<ntf_f_0@example.com>" || m.Header.Get("Importance") != "high" {
-		t.Errorf("header %v", m.Header)
+		t.Errorf("the header is %v, want an id and the importance, and no Bcc", m.Header)
 	}
 	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
 	if err != nil {
@@ -239,7 +231,7 @@ func checkMail(t *testing.T, raw string) {
 	}
 	for _, want := range []string{"Ärger\r\n.\r\nQUIT", "bouncer: edge", "api_key: [redacted]", "https://gatehouse.example.com/bouncers/4", "environment: sandbox"} {
 		if !strings.Contains(string(body), want) {
-			t.Errorf("%q is not in %q", want, body)
+			t.Errorf("the body is %q, want %q in it", body, want)
 		}
 	}
 }
@@ -247,52 +239,52 @@ func checkMail(t *testing.T, raw string) {
 // TestMailRefusals checks that refusals are shown in the words of the mail server, without the
 // credential, and that no secret is sent over a connection without encryption.
 func TestMailRefusals(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
 		ctx := context.Background()
-		b := newTrusting(t, cluster, pool)
+		b := newBenchTrusting(t, cluster, pool)
 		settings := func(tls string) map[string]any {
 			return map[string]any{"from": "g@example.com", "to": "ann@example.com", "tls": tls}
 		}
 		password := map[string]any{"username": "robot", "password": "passw0rd"}
 		for name, c := range map[string]struct {
-			office     *postOffice
+			server     *mailServer
 			serves     string
 			settings   map[string]any
 			credential any
 			code       int
 			want       string
 		}{
-			"refused": {&postOffice{reply: &smtp.SMTPError{Code: 554, Message: "no room for passw0rd"}, methods: []string{"PLAIN"}}, format.StartTLS, settings("starttls"), password, 554, "no room for [redacted]"},
+			"refused": {&mailServer{reply: &smtp.SMTPError{Code: 554, Message: "no room for passw0rd"}, methods: []string{"PLAIN"}}, format.StartTLS, settings("starttls"), password, 554, "no room for [redacted]"},
 			"repeats AUTH": {
-				&postOffice{reply: &smtp.SMTPError{Code: 550, Message: "bad command AHJvYm90AHBhc3N3MHJk"}, methods: []string{"PLAIN"}},
+				&mailServer{reply: &smtp.SMTPError{Code: 550, Message: "bad command AHJvYm90AHBhc3N3MHJk"}, methods: []string{"PLAIN"}},
 				format.StartTLS, settings("starttls"), password, 550, "bad command [redacted]",
 			},
 			"repeats it at the cut": {
-				&postOffice{reply: &smtp.SMTPError{Code: 550, Message: strings.Repeat("x", 187) + " passw0rd"}, methods: []string{"PLAIN"}},
+				&mailServer{reply: &smtp.SMTPError{Code: 550, Message: strings.Repeat("x", 187) + " passw0rd"}, methods: []string{"PLAIN"}},
 				format.StartTLS, settings("starttls"), password, 550, "x [r",
 			},
-			"no STARTTLS":      {&postOffice{methods: []string{"PLAIN"}}, format.NoTLS, settings("starttls"), password, 0, "STARTTLS"},
-			"no such AUTH":     {&postOffice{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "sign in"},
-			"a wrong password": {&postOffice{methods: []string{"PLAIN"}}, format.ImplicitTLS, settings("implicit"), map[string]any{"username": "robot", "password": "wr0ng"}, 535, "wrong password"},
+			"no STARTTLS":      {&mailServer{methods: []string{"PLAIN"}}, format.NoTLS, settings("starttls"), password, 0, "STARTTLS"},
+			"no such AUTH":     {&mailServer{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "sign in"},
+			"a wrong password": {&mailServer{methods: []string{"PLAIN"}}, format.ImplicitTLS, settings("implicit"), map[string]any{"username": "robot", "password": "wr0ng"}, 535, "wrong password"},
 		} {
-			ch := b.channel(Draft{Name: name, Type: format.Email, Endpoint: c.office.open(t, c.serves, own), Settings: c.settings, Credential: c.credential})
+			ch := b.channel(Draft{Name: name, Type: format.Email, Endpoint: c.server.open(t, c.serves, own), Settings: c.settings, Credential: c.credential})
 			res, err := b.Test(ctx, admin, ch.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if said := res.Response + res.Error; res.Delivered || res.ResponseCode != c.code || !strings.Contains(said, c.want) || strings.Contains(said, "passw0rd") && name == "refused" {
-				t.Errorf("%s: %+v", name, res)
+			if text := res.Response + res.Error; res.Delivered || res.ResponseCode != c.code || !strings.Contains(text, c.want) || strings.Contains(text, "passw0rd") && name == "refused" {
+				t.Errorf("%s: Test = %+v, want %d with %q", name, res, c.code, c.want)
 			}
 		}
 		foreign := newBench(t, cluster) // it does not trust the certificate
-		ch := b.channel(Draft{Name: "foreign", Type: format.Email, Endpoint: (&postOffice{}).open(t, format.ImplicitTLS, own), Settings: settings("implicit")})
+		ch := b.channel(Draft{Name: "foreign", Type: format.Email, Endpoint: (&mailServer{}).open(t, format.ImplicitTLS, own), Settings: settings("implicit")})
 		if res, err := foreign.Test(ctx, admin, ch.ID); err != nil || !strings.Contains(res.Error, "certificate") {
-			t.Errorf("%+v, %v", res, err)
+			t.Errorf("Test without trust in the certificate = %+v, %v, want an error about it", res, err)
 		}
 		_, err := b.Create(ctx, admin, Draft{Name: "clear", Type: format.Email, Endpoint: "127.0.0.1:25", Settings: settings("none"), Credential: password})
 		if err == nil {
-			t.Error("a password without TLS is accepted")
+			t.Error("Create with a password without TLS: no error")
 		}
 	})
 }
@@ -300,24 +292,24 @@ func TestMailRefusals(t *testing.T) {
 // TestMailReply checks that the mail server's reply to an accepted mail, such as its queue id, is
 // shown without the credential.
 func TestMailReply(t *testing.T) {
-	own, pool := certificate(t)
+	own, pool := outboundtest.Certificate(t)
 	dbtest.Each(t, func(t *testing.T, cluster *db.Cluster) {
-		b := newTrusting(t, cluster, pool)
-		for name, c := range map[string]struct{ said, want string }{
+		b := newBenchTrusting(t, cluster, pool)
+		for name, c := range map[string]struct{ reply, want string }{
 			"one line":     {"queued as A1B2", "queued as A1B2"},
 			"two lines":    {"queued\nas A1B2", "queued as A1B2"},
 			"a credential": {"taken from passw0rd", "taken from [redacted]"},
 			"a long line":  {strings.Repeat("x", 300), strings.Repeat("x", 197) + "…"},
 		} {
-			office := &postOffice{reply: &smtp.SMTPError{Code: 250, EnhancedCode: smtp.NoEnhancedCode, Message: c.said}, methods: []string{"PLAIN"}}
+			server := &mailServer{reply: &smtp.SMTPError{Code: 250, EnhancedCode: smtp.NoEnhancedCode, Message: c.reply}, methods: []string{"PLAIN"}}
 			ch := b.channel(Draft{
-				Name: name, Type: format.Email, Endpoint: office.open(t, format.StartTLS, own),
+				Name: name, Type: format.Email, Endpoint: server.open(t, format.StartTLS, own),
 				Settings:   map[string]any{"from": "g@example.com", "to": "ann@example.com", "tls": "starttls"},
 				Credential: map[string]any{"username": "robot", "password": "passw0rd"},
 			})
 			res, err := b.Test(context.Background(), admin, ch.ID)
 			if err != nil || !res.Delivered || res.ResponseCode != 250 || res.Response != c.want {
-				t.Errorf("%s: %+v, %v", name, res, err)
+				t.Errorf("%s: Test = %+v, %v, want delivered with 250 %q", name, res, err, c.want)
 			}
 		}
 	})

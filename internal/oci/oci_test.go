@@ -18,20 +18,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
 
 var ctx = context.Background()
-
-func client(t *testing.T, allow ...string) *outbound.Client {
-	t.Helper()
-	var cidrs []netip.Prefix
-	for _, a := range allow {
-		cidrs = append(cidrs, netip.MustParsePrefix(a))
-	}
-	c := outbound.New(outbound.Config{AllowCIDRs: cidrs, PlainToAllowed: true})
-	t.Cleanup(c.Close)
-	return c
-}
 
 // house is a registry behind a handler that can refuse requests. It records its calls.
 type house struct {
@@ -101,7 +91,7 @@ func packed(t *testing.T, text string) []byte {
 func TestPush(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	via, at := client(t, "127.0.0.0/8"), h.place(t, "/org/policies:production")
+	via, at := outboundtest.Local(t), h.place(t, "/org/policies:production")
 	one, two := packed(t, "one"), packed(t, "two")
 	first, err := Push(ctx, via, at, Login{}, one, map[string]string{"revision": "7"})
 	if err != nil {
@@ -175,7 +165,7 @@ func TestLogin(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	via := client(t, "127.0.0.0/8")
+	via := outboundtest.Local(t)
 	for name, c := range map[string]struct {
 		h    *house
 		l    Login
@@ -223,13 +213,9 @@ func TestGuard(t *testing.T) {
 		})
 	})
 	// This client resolves localhost to an address that is not allowed.
-	via := outbound.New(outbound.Config{
-		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, PlainToAllowed: true,
-		Resolve: func(context.Context, string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("169.254.169.254")}, nil
-		},
-	})
-	t.Cleanup(via.Close)
+	via := outboundtest.New(t, outbound.Config{Resolve: func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("169.254.169.254")}, nil
+	}}, "127.0.0.1/32")
 	if _, err := Push(ctx, via, lured.place(t, "/org/policies"), Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil {
 		t.Error("pushed")
 	} else if status, text := Describe(err); status != 0 || text != "the registry could not be reached" {
@@ -243,10 +229,10 @@ func TestGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Push(ctx, client(t, "127.0.0.0/8"), secure, Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
+	if _, err := Push(ctx, outboundtest.Local(t), secure, Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
 		t.Errorf("Push to a registry without TLS = %v after the calls %v, want an error without a call", err, plain.calls)
 	}
-	if _, err := Push(ctx, client(t), plain.place(t, "/org/policies"), Login{}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
+	if _, err := Push(ctx, outboundtest.New(t, outbound.Config{}), plain.place(t, "/org/policies"), Login{}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
 		t.Errorf("Push to a loopback address = %v after the calls %v, want an error without a call", err, plain.calls)
 	}
 }
@@ -302,7 +288,7 @@ func TestRedirectedLogin(t *testing.T) {
 					}
 				})
 			})
-			via, login := client(t, "127.0.0.0/8"), Login{User: "ada", Password: "secret"}
+			via, login := outboundtest.Local(t), Login{User: "ada", Password: "secret"}
 			_, _ = Push(ctx, via, lured.place(t, "/org/policies"), login, packed(t, "x"), nil)
 			_ = Check(ctx, via, lured.place(t, "/org/policies"), login)
 			mu.Lock()
@@ -352,7 +338,7 @@ func TestCheckEndsWithItsCaller(t *testing.T) {
 	})
 	t.Cleanup(func() { close(over) })
 	caller, leave := context.WithCancel(ctx)
-	via, at := client(t, "127.0.0.0/8"), h.place(t, "/policies")
+	via, at := outboundtest.Local(t), h.place(t, "/policies")
 	checked := make(chan error, 1)
 	go func() { checked <- Check(caller, via, at, Login{}) }()
 	<-asked

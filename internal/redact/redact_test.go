@@ -5,17 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func decode(t testing.TB, text string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatalf("decode %s: %v", text, err)
-	}
-	return v
-}
 
 func TestNames(t *testing.T) {
 	for name, want := range map[string]bool{
@@ -44,7 +35,7 @@ func TestText(t *testing.T) {
 		"named otherwise": {`{"user":{"name":"hunter2","tokens":12345}}`, "hunter2 12345", "hunter2 12345"},
 		"cut within":      {`{"password":"hunter2hunter2"}`, strings.Repeat("x", cutFrom) + "hunter2hun", strings.Repeat("x", cutFrom) + "[redacted]"},
 	} {
-		if got := FindSecrets(decode(t, tc.in)).Text(tc.text); got != tc.want {
+		if got := FindSecrets(valuetest.Decode(t, tc.in)).Text(tc.text); got != tc.want {
 			t.Errorf("%s: Text = %q, want %q", name, got, tc.want)
 		}
 	}
@@ -52,7 +43,7 @@ func TestText(t *testing.T) {
 
 // TestDocument: an explanation keeps its shape, even if a secret equals one of its own words.
 func TestDocument(t *testing.T) {
-	found := FindSecrets(decode(t, `{"password":"condition_eval","secret":"deny","token":1234,"api_key":"path","cookie":"line 9"}`))
+	found := FindSecrets(valuetest.Decode(t, `{"password":"condition_eval","secret":"deny","token":1234,"api_key":"path","cookie":"line 9"}`))
 	const doc = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"deny at line 9","details":{"source":"x == \"deny\"","values":{"input.deny":1234,"rule":"deny"}},
 		"conditions":[{"line":1234,"values":[{"path":"input.deny","variable":"x","value":{"line":1234,"a":["condition_eval"]}}]}]}`
 	const want = `{"step_type":"condition_eval","rule":"deny","line":1234,"description":"[redacted] at [redacted]","details":{"source":"x == \"[redacted]\"","values":{"input.[redacted]":"[redacted]","rule":"[redacted]"}},` +
@@ -70,7 +61,7 @@ func TestDocument(t *testing.T) {
 
 // TestNothingToHide: a search that finds nothing allocates nothing.
 func TestNothingToHide(t *testing.T) {
-	v := decode(t, `{"id":"ann","roles":["a","b"],"attributes":{"level":3,"password":null}}`)
+	v := valuetest.Decode(t, `{"id":"ann","roles":["a","b"],"attributes":{"level":3,"password":null}}`)
 	if n := testing.AllocsPerRun(100, func() {
 		if FindSecrets(v) != nil {
 			t.Error("In of a value without secrets finds some, want none")

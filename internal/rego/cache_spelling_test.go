@@ -87,7 +87,7 @@ func TestCacheTellsSpellingsApart(t *testing.T) {
 	fulltest.Only(t)
 	values := make([]value.Value, len(lookalikes))
 	for i, text := range lookalikes {
-		values[i] = mustDecode2(text)
+		values[i] = mustDecode(text)
 	}
 	id := int64(0)
 	distinct := 0
@@ -129,8 +129,8 @@ func TestCacheTellsSpellingsApart(t *testing.T) {
 func spellingSet(controls ...*Control) *Set {
 	return NewSet(SetSpec{
 		Revision: 1, Controls: controls,
-		Resources: []target.Resource{{ID: 1, Name: "one", Type: "api", Doc: mustDecode2(`{"name":"frozen","attributes":{"kept":1.0}}`)}},
-		PIP:       mustDecode2(`{"h":{"1":"one","1.0":"oned","0":"zero","-0":"minus","1e0":"exp","":"empty"},"list":["zeroth","first"]}`),
+		Resources: []target.Resource{{ID: 1, Name: "one", Type: "api", Doc: mustDecode(`{"name":"frozen","attributes":{"kept":1.0}}`)}},
+		PIP:       mustDecode(`{"h":{"1":"one","1.0":"oned","0":"zero","-0":"minus","1e0":"exp","":"empty"},"list":["zeroth","first"]}`),
 	})
 }
 
@@ -155,7 +155,7 @@ func TestCacheTellsDrawnValuesApart(t *testing.T) {
 		case 4:
 			text = `{"x":{"y":` + text + "}}"
 		}
-		return mustDecode2(text)
+		return mustDecode(text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := spellingSet(all[rapid.IntRange(0, len(all)-1).Draw(t, "first")], all[rapid.IntRange(0, len(all)-1).Draw(t, "second")])

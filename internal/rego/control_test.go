@@ -11,16 +11,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func mustDecode(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 func mustCompile(t testing.TB, m Meta, source string) *Control {
 	t.Helper()
@@ -102,7 +94,7 @@ func doubling(n int, format string) string {
 func TestHostileControls(t *testing.T) {
 	fulltest.Only(t)
 	const deadline = 250 * time.Millisecond
-	in := mustDecode(t, `{"big": 100000000}`)
+	in := valuetest.Decode(t, `{"big": 100000000}`)
 	for name, rules := range hostile {
 		c, issues := Compile(Meta{ID: 1, Name: name}, "package hostile\n"+rules)
 		if issues != nil {

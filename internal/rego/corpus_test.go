@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // The corpus: each file in testdata holds a set (controls, resources, data) and
@@ -141,7 +142,7 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 // answer is a decision as the corpus compares it.
 func answer(t testing.TB, s *rego.Set, in json.RawMessage, cache *rego.Cache) map[string]any {
 	t.Helper()
-	r, bad := rego.ParseRequest(decoded(t, string(in)))
+	r, bad := rego.ParseRequest(valuetest.Decode(t, string(in)))
 	if bad != nil {
 		t.Fatalf("request: %v", bad)
 	}
@@ -159,7 +160,7 @@ func answer(t testing.TB, s *rego.Set, in json.RawMessage, cache *rego.Cache) ma
 // compare holds each control in scope of a request to topdown.
 func (f *corpusFile) compare(t *testing.T, in json.RawMessage) {
 	t.Helper()
-	r, _ := rego.ParseRequest(decoded(t, string(in)))
+	r, _ := rego.ParseRequest(valuetest.Decode(t, string(in)))
 	controls, doc := f.set.Scope(&r, &rego.Decision{}) // none where it is refused before any control is asked
 	for _, c := range controls {
 		got := c.Eval(context.Background(), doc, f.set, rego.Limits{Now: corpusNow, Deadline: 5 * time.Second})

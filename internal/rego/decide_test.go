@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // cacheControls read different parts of the input; together they cover every
@@ -52,7 +53,7 @@ func TestCachedIsFresh(t *testing.T) {
 				Doc: value.Object(value.Member{Key: "level", Value: value.Int(int64(rapid.IntRange(1, 2).Draw(t, "level")))}),
 			})
 		}
-		spec.PIP = mustDecode2(fmt.Sprintf(`{"hr":{"name":"n%d","suspended":{"ann":true}}}`, rapid.IntRange(1, 2).Draw(t, "pip")))
+		spec.PIP = mustDecode(fmt.Sprintf(`{"hr":{"name":"n%d","suspended":{"ann":true}}}`, rapid.IntRange(1, 2).Draw(t, "pip")))
 		s := NewSet(spec)
 		for range 20 {
 			r := drawRequest(t)
@@ -85,7 +86,7 @@ func describe(d Decision) string {
 	return fmt.Sprintf("%s res=%d path=%s rev=%d n=%d err=%v", d.AppendJSON(nil), res, d.Path, d.Revision, d.Considered, d.Err)
 }
 
-func mustDecode2(s string) value.Value {
+func mustDecode(s string) value.Value {
 	v, err := value.Decode([]byte(s), value.Limits{})
 	if err != nil {
 		panic(err)
@@ -132,7 +133,7 @@ func TestRan(t *testing.T) {
 	}})
 	opt := Options{Cache: NewCache(1 << 20)}
 	for user, want := range map[string]string{`"ann"`: "3 5 8", `"eve"`: "3 5", `"zoe"`: "3 5 8", `7`: "3 5 8"} {
-		r := Request{User: mustDecode2(`{"id":` + user + `}`)}
+		r := Request{User: mustDecode(`{"id":` + user + `}`)}
 		for range 2 {
 			d := s.Decide(context.Background(), &r, opt)
 			var ids []string
@@ -187,7 +188,7 @@ func TestWithIsNewSet(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(t, "pip") {
-				pip = mustDecode2(fmt.Sprintf(`{"hr":{"name":"n%d"}}`, step))
+				pip = mustDecode(fmt.Sprintf(`{"hr":{"name":"n%d"}}`, step))
 				ch.PIP = &pip
 			}
 			s = s.With(ch)
@@ -312,11 +313,11 @@ func plainShape(segs []string, path string) (string, bool) {
 }
 
 func TestParseRequest(t *testing.T) {
-	r, bad := ParseRequest(mustDecode(t, `{"user":{"id":"a"},"resource":{"id":7,"type":"api","path":"/x","host":"h"},"action":{"method":"GET"},"context":null,"mcp":{"tool":"t"},"decision_id":"d"}`))
+	r, bad := ParseRequest(valuetest.Decode(t, `{"user":{"id":"a"},"resource":{"id":7,"type":"api","path":"/x","host":"h"},"action":{"method":"GET"},"context":null,"mcp":{"tool":"t"},"decision_id":"d"}`))
 	if bad != nil || r.ResourceID != 7 || r.Type != "api" || r.Path != "/x" || r.Host != "h" || r.Method != "GET" || r.Context.Defined() || !r.Extra.Get("mcp").Defined() {
 		t.Errorf("%+v %v", r, bad)
 	}
-	_, bad = ParseRequest(mustDecode(t, `{"user":"x","usr":{},"resource":{"type":1,"path":[],"attributes":3,"id":[]},"action":{"method":null,"name":2},"context":7}`))
+	_, bad = ParseRequest(valuetest.Decode(t, `{"user":"x","usr":{},"resource":{"type":1,"path":[],"attributes":3,"id":[]},"action":{"method":null,"name":2},"context":7}`))
 	var at []string
 	for _, d := range bad {
 		at = append(at, d.Pointer)
@@ -325,15 +326,15 @@ func TestParseRequest(t *testing.T) {
 	if got := strings.Join(at, " "); got != "/action/name /context /resource/attributes /resource/id /resource/path /resource/type /user /usr" {
 		t.Error(got)
 	}
-	_, bad = ParseRequest(mustDecode(t, `{"user":{"roles":["a",1,null,"b",{}]}}`))
+	_, bad = ParseRequest(valuetest.Decode(t, `{"user":{"roles":["a",1,null,"b",{}]}}`))
 	if len(bad) != 3 || bad[0].Pointer != "/user/roles/1" || bad[1].Pointer != "/user/roles/2" || bad[2].Pointer != "/user/roles/4" {
 		t.Errorf("roles: %v", bad)
 	}
 	many := `{"user":{"roles":[` + strings.Repeat("1,", 5000) + `1]}}`
-	if _, bad := ParseRequest(mustDecode(t, many)); len(bad) != maxOffences {
+	if _, bad := ParseRequest(valuetest.Decode(t, many)); len(bad) != maxOffences {
 		t.Errorf("%d offences are told", len(bad))
 	}
-	if _, bad := ParseRequest(mustDecode(t, `[]`)); len(bad) != 1 {
+	if _, bad := ParseRequest(valuetest.Decode(t, `[]`)); len(bad) != 1 {
 		t.Error(bad)
 	}
 }
@@ -361,12 +362,12 @@ func TestCacheIsBounded(t *testing.T) {
 func benchSet(b *testing.B, source string, resources int) (*Set, Request) {
 	b.Helper()
 	c := mustCompile(b, Meta{ID: 1, Name: "docs", Version: 1}, source)
-	spec := SetSpec{Revision: 1, Controls: []*Control{c}, PIP: mustDecode(b, `{"hr":{"suspended":{"eve":true}}}`)}
-	doc := mustDecode(b, `{"id":7,"data_classification":"internal","attributes":{"owner":"bob"}}`)
+	spec := SetSpec{Revision: 1, Controls: []*Control{c}, PIP: valuetest.Decode(b, `{"hr":{"suspended":{"eve":true}}}`)}
+	doc := valuetest.Decode(b, `{"id":7,"data_classification":"internal","attributes":{"owner":"bob"}}`)
 	for i := range resources {
 		spec.Resources = append(spec.Resources, target.Resource{ID: int64(i + 1), Type: "api", Path: fmt.Sprintf("/svc%d/docs/*", i), Doc: doc})
 	}
-	r, bad := ParseRequest(mustDecode(b, `{"user":{"id":"ann","roles":["editor","x"],"department":"d"},"action":{"name":"read","method":"GET"},"resource":{"type":"api","path":"/svc0/docs/x"},"context":{"hour":3}}`))
+	r, bad := ParseRequest(valuetest.Decode(b, `{"user":{"id":"ann","roles":["editor","x"],"department":"d"},"action":{"name":"read","method":"GET"},"resource":{"type":"api","path":"/svc0/docs/x"},"context":{"hour":3}}`))
 	if bad != nil {
 		b.Fatal(bad)
 	}

@@ -11,17 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
-
-func decoded(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 func compiledControl(t testing.TB, m rego.Meta, source string) *rego.Control {
 	t.Helper()

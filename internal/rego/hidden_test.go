@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // TestHidden: a decision knows what its reason may show that no log may hold,
@@ -39,9 +40,9 @@ func TestHidden(t *testing.T) {
 		}
 		s := NewSet(SetSpec{
 			Controls:  []*Control{mustCompile(t, Meta{ID: 1, Name: "quiet"}, "package a\nallow if input.none"), mustCompile(t, Meta{ID: 2, Name: "told"}, "package t\n"+source)},
-			Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", Doc: mustDecode(t, doc)}},
+			Resources: []target.Resource{{ID: 1, Type: "api", Path: "/r", Doc: valuetest.Decode(t, doc)}},
 		})
-		r, bad := ParseRequest(mustDecode(t, input))
+		r, bad := ParseRequest(valuetest.Decode(t, input))
 		if bad != nil {
 			t.Fatal(bad)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 func lib(id int64, source string) lang.Library {
@@ -77,7 +78,7 @@ func TestExplainWithALibrary(t *testing.T) {
 		t.Fatal(issues)
 	}
 	for id, want := range map[string]rego.Effect{"ANN": rego.Allow, "bob": rego.Deny} {
-		in := decoded(t, fmt.Sprintf(`{"user":{"id":%q}}`, id))
+		in := valuetest.Decode(t, fmt.Sprintf(`{"user":{"id":%q}}`, id))
 		out, why := explain.Control(t.Context(), c, in, nil, rego.Limits{})
 		list := why.Conditions
 		if why.Nearest != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // TestEveryReadSeesTheResource: however a control reads input.resource, directly or by a
@@ -35,7 +36,7 @@ func TestEveryReadSeesTheResource(t *testing.T) {
 			if issues := c.Broken(); len(issues) > 0 {
 				t.Fatal(issues)
 			}
-			s := NewSet(SetSpec{Controls: []*Control{c}, Resources: []target.Resource{{ID: 5, Name: "real", Doc: mustDecode(t, `{"id":5,"name":"real"}`)}}})
+			s := NewSet(SetSpec{Controls: []*Control{c}, Resources: []target.Resource{{ID: 5, Name: "real", Doc: valuetest.Decode(t, `{"id":5,"name":"real"}`)}}})
 			r := Request{ResourceID: 5, Resource: value.Object(value.Member{Key: "id", Value: value.Int(5)}, value.Member{Key: "name", Value: value.String("sent")})}
 			d := s.Decide(context.Background(), &r, Options{})
 			if !d.Permit || d.Err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // spreadControl is the control of the i-th resource. Those of one shape differ
@@ -51,7 +52,7 @@ func BenchmarkSpread(b *testing.B) {
 			}
 			for i := range requests {
 				at := i * 7919 % n
-				r, bad := ParseRequest(mustDecode(b, fmt.Sprintf(`{"user":{"id":"u%d","roles":["guest","team-%d"],"attributes":{"clearance":%d,"clearance_%d":3}},
+				r, bad := ParseRequest(valuetest.Decode(b, fmt.Sprintf(`{"user":{"id":"u%d","roles":["guest","team-%d"],"attributes":{"clearance":%d,"clearance_%d":3}},
 "action":{"name":"read","method":"GET"},"resource":{"id":%d,"type":"api","path":"/records/%d"},"context":{"country":"NL"}}`, i, at, i%5, at, at+1, at)))
 				if bad != nil {
 					b.Fatal(bad)

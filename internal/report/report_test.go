@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
 )
 
@@ -30,11 +31,7 @@ var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 // doc decodes a JSON document.
 func doc(t testing.TB, text string) record.Object {
 	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return record.Object{Value: v}
+	return record.Object{Value: valuetest.Decode(t, text)}
 }
 
 var sourceLines = []record.SourceLine{

@@ -2,25 +2,20 @@ package signon
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // newService returns a service whose clock shows the time that now points to.
 func newService(t *testing.T, now *time.Time) *Service {
-	s := &Service{
-		Target: outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true}),
-		Now:    func() time.Time { return *now },
-	}
-	t.Cleanup(s.Target.Close)
-	return s
+	t.Helper()
+	return &Service{Target: outboundtest.Local(t), Now: func() time.Time { return *now }}
 }
 
 // TestWithdrawnKeys: within minutes, a key that the provider withdrew is refused, and a new key with

@@ -10,17 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-// parsed decodes a JSON document.
-func parsed(t *testing.T, text string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return v
-}
 
 // A summary names the members that matter first, on one line.
 func TestSummary(t *testing.T) {
@@ -32,7 +23,7 @@ func TestSummary(t *testing.T) {
 		`{"user":{"teams":[{"name":"x"},{"name":"y"}]}}`:                                                           "user.teams[0].name=x user.teams[1].name=y",
 		`{"user":{"name":"a\nb\u0000c","n":null,"t":true,"f":1.5}}`:                                                "user.name=a b c user.n=null user.t=true user.f=1.5",
 	} {
-		if got := summary(parsed(t, in)); got != want {
+		if got := summary(valuetest.Decode(t, in)); got != want {
 			t.Errorf("summary(%s) = %q, want %q", in, got, want)
 		}
 	}
@@ -88,7 +79,7 @@ func TestExpand(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !value.Equal(got, parsed(t, want)) {
+		if err != nil || !value.Equal(got, valuetest.Decode(t, want)) {
 			t.Errorf("expand(%s) = %s %v, want %s", in, got.AppendJSON(nil), err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // TestServerRepeatsTheKey: if a license server repeats the API key in an answer or an update, it is
@@ -89,7 +90,7 @@ func TestClockComesBack(t *testing.T) {
 		b.replica()
 		b.quiet()
 		b.clock.move(365 * 24 * time.Hour)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if len(b.history()) == 0 {
 				return errors.New("no report was sent")
 			}
@@ -110,7 +111,7 @@ func TestClockComesBack(t *testing.T) {
 		must(t, b.Wake(t.Context(), scope.DefaultTenant))
 		b.clock.move(2 * time.Hour)
 		want := at(t, "2026-11-15")
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			return b.Stores.Read(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 				st, err := find(t.Context(), tx)
 				if err != nil {
@@ -122,7 +123,7 @@ func TestClockComesBack(t *testing.T) {
 				return nil
 			})
 		})
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			for _, e := range b.history() {
 				if e.ID == late.ID && e.Status == Success {
 					return nil

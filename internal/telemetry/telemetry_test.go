@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,10 +27,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,8 +123,7 @@ type bench struct {
 func newBench(t *testing.T, c *db.Cluster) *bench {
 	box, err := secret.New([32]byte{1})
 	must(t, err)
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-	t.Cleanup(target.Close)
+	target := outboundtest.Local(t)
 	b := &bench{TB: t, clock: &clock{}, server: newServer(t)}
 	b.clock.set(time.Date(2026, 11, 14, 10, 0, 0, 0, time.UTC))
 	var ids atomic.Int64
@@ -176,7 +175,7 @@ func (b *bench) replica() {
 // quiet waits until all jobs that are due have run.
 func (b *bench) quiet() {
 	b.Helper()
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		var next *time.Time
 		err := b.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
 			next, err = job.NextRun(context.Background(), tx, jobKind)
@@ -187,18 +186,6 @@ func (b *bench) quiet() {
 		}
 		return err
 	})
-}
-
-// eventually repeats f until it returns no error.
-func (b *bench) eventually(f func() error) {
-	b.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		if err = f(); err == nil {
-			return
-		}
-	}
-	b.Fatalf("after a minute: %v", err)
 }
 
 // history returns the transmissions, newest first.
@@ -239,7 +226,7 @@ func TestSchedulerSendsOnce(t *testing.T) {
 			t.Fatalf("reports while decisions of the period may still arrive = %v, want none", sent)
 		}
 		b.clock.set(at(t, "2026-11-15T00:03:00Z"))
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(b.history()); n != 1 {
 				return fmt.Errorf("%d transmissions, want 1", n)
 			}
@@ -248,7 +235,7 @@ func TestSchedulerSendsOnce(t *testing.T) {
 		b.quiet()
 		b.clock.set(at(t, "2027-01-16T09:00:00Z")) // no process runs for two months
 		want := []string{"2026-11-01/2026-11-15", "2026-11-15/2026-12-01", "2026-12-01/2026-12-15", "2026-12-15/2027-01-01", "2027-01-01/2027-01-15"}
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if n := len(b.history()); n != len(want) {
 				return fmt.Errorf("%d transmissions, want %d", n, len(want))
 			}
@@ -305,7 +292,7 @@ func TestFailedReports(t *testing.T) {
 		b.replica()
 		b.quiet()
 		b.clock.move(11 * time.Minute)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if e := b.history()[0]; e.Status != Success || e.RetryCount != 2 || e.RecordsSent != 1 || e.TransmittedAt == nil || e.ErrorDetails != nil {
 				return fmt.Errorf("transmission = %+v, want success after 2 retries", e)
 			}
@@ -323,7 +310,7 @@ func TestFailedReports(t *testing.T) {
 		}
 		b.quiet()
 		b.clock.move(11 * 24 * time.Hour)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			h := b.history()
 			if len(h) != 1 || h[0].ID == e.ID { // the report due on the 15th is newer
 				return fmt.Errorf("history = %+v, want only the next report", h)
@@ -462,7 +449,7 @@ func TestSilentServerIsNoticed(t *testing.T) {
 	b.quiet()
 	b.server.set(500, "")
 	b.clock.move(checkEvery + time.Minute)
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		if got := b.alerts(); len(got) != 1 || got[0] != "connection" {
 			return fmt.Errorf("alerts = %v, want connection", got)
 		}

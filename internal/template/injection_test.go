@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
@@ -39,8 +40,12 @@ func FuzzInjectionDefense(f *testing.F) {
 		if len(text) > 4096 || !utf8.ValidString(text) {
 			return
 		}
+		began := time.Now()
 		if out := both(t, ctl, document(t, prompt(text))); out.Err != nil {
 			t.Errorf("%q: %v, want no error", text, out.Err)
+		}
+		if took := time.Since(began); took > roomy.Deadline { // a built-in does not end at the deadline
+			t.Errorf("%q took %s, want at most %s", text, took, roomy.Deadline)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,10 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
-// numbers returns 1 to n.
-func numbers(n int) []int {
+// countTo returns 1 to n.
+func countTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i + 1
@@ -25,24 +25,24 @@ func numbers(n int) []int {
 	return out
 }
 
-// have waits until a subscription has n deliveries in a state.
-func (b *bench) have(webhook int64, state string, n int64) {
+// waitForDeliveries waits until a subscription has n deliveries in a state.
+func (b *bench) waitForDeliveries(webhook int64, state string, n int64) {
 	b.Helper()
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		if got := b.deliveries(webhook, DeliveryFilter{Status: state}).Total; got != n {
-			return fmt.Errorf("%d of %d are %s", got, n, state)
+			return fmt.Errorf("%d deliveries are %s, want %d", got, state, n)
 		}
 		return nil
 	})
 }
 
-// paused waits until the lane of a subscription pauses.
-func (b *bench) paused(webhook int64) {
+// waitForPause waits until the lane of a subscription pauses.
+func (b *bench) waitForPause(webhook int64) {
 	b.Helper()
-	b.eventually(func() error {
+	timetest.Eventually(b, time.Minute, func() error {
 		w, err := b.Get(context.Background(), admin, webhook)
-		if err == nil && (w.PausedUntil == nil || !w.PausedUntil.After(b.clock.now())) {
-			err = errors.New("the lane does not pause")
+		if err == nil && (w.PausedUntil == nil || !w.PausedUntil.After(b.clock.Now())) {
+			err = fmt.Errorf("the lane pauses until %v, want a later time", w.PausedUntil)
 		}
 		return err
 	})
@@ -58,27 +58,27 @@ func TestReceiverThatIsAway(t *testing.T) {
 		r := newReceiver(t)
 		r.answer(func(Payload) int { return 0 })
 		w := b.subscribe(r.URL, Draft{})
-		b.deliverAfter(2, func(int) time.Duration { return time.Hour })
-		b.emit(numbers(objects)...)
-		b.paused(w.ID)
-		b.emit(numbers(objects)...) // new deliveries do not end the pause
+		b.deliverWith(2, func(int) time.Duration { return time.Hour })
+		b.emit(countTo(objects)...)
+		b.waitForPause(w.ID)
+		b.emit(countTo(objects)...) // new deliveries do not end the pause
 		for _, d := range b.deliveries(w.ID, DeliveryFilter{}).Deliveries {
 			if now, err := b.Get(context.Background(), admin, w.ID); err != nil || d.NextAttemptAt == nil || d.NextAttemptAt.Before(*now.PausedUntil) {
-				t.Fatalf("%v is sent next at %v, before the pause ends, %v", d.ID, d.NextAttemptAt, err)
+				t.Fatalf("the delivery %d is due at %v (%v), want at the end of the pause or later", d.ID, d.NextAttemptAt, err)
 			}
 		}
 		r.answer(func(Payload) int { return 200 })
-		b.clock.move(2 * time.Hour)
-		b.have(w.ID, Delivered, 2*objects)
+		b.clock.Move(2 * time.Hour)
+		b.waitForDeliveries(w.ID, Delivered, 2*objects)
 
 		r.answer(func(Payload) int { return 0 })
 		before := r.calls()
-		b.emit(numbers(objects)...)
-		b.paused(w.ID)
-		b.clock.move(patience + time.Hour)
-		b.have(w.ID, Dead, objects)
+		b.emit(countTo(objects)...)
+		b.waitForPause(w.ID)
+		b.clock.Move(patience + time.Hour)
+		b.waitForDeliveries(w.ID, Dead, objects)
 		if n := r.calls() - before; n >= objects {
-			t.Errorf("%d calls of a receiver that is away", n)
+			t.Errorf("the receiver that is away got %d calls for %d deliveries, want fewer", n, objects)
 		}
 	})
 }
@@ -90,46 +90,41 @@ func TestRejectedEventsKeepTheirPauses(t *testing.T) {
 		b := newBench(t, c)
 		r := newReceiver(t)
 		const rejected = 2 * awayAfter
-		takes := func(p Payload) int {
+		rejectSome := func(p Payload) int {
 			if id, _ := p.Data["policy_id"].(float64); id <= rejected {
 				return 400
 			}
 			return 200
 		}
-		r.answer(takes)
+		r.answer(rejectSome)
 		w := b.subscribe(r.URL, Draft{})
-		b.deliverAfter(1, func(int) time.Duration { return time.Hour })
+		b.deliverWith(1, func(int) time.Duration { return time.Hour })
 		began := time.Now()
 		b.emit(100)
-		b.have(w.ID, Delivered, 1)
-		b.emit(numbers(rejected)...)
-		b.eventually(func() error {
-			if n := r.calls(); n < 1+rejected {
-				return fmt.Errorf("%d calls", n)
-			}
-			return nil
-		})
+		b.waitForDeliveries(w.ID, Delivered, 1)
+		b.emit(countTo(rejected)...)
+		r.waitForCalls(t, 1+rejected)
 		for i := range int64(10) {
 			b.emit(101 + int(i))
-			b.have(w.ID, Delivered, 2+i)
+			b.waitForDeliveries(w.ID, Delivered, 2+i)
 		}
 		// If this took as long as an outage, the number of calls proves nothing.
 		if n := r.calls(); n != 1+rejected+10 && time.Since(began) < awayFor {
-			t.Errorf("%d calls for %d events", n, 1+rejected+10)
+			t.Errorf("the receiver got %d calls, want one for each of %d events", n, 1+rejected+10)
 		}
 		// After an outage the rejected events become due at once.
 		r.answer(func(Payload) int { return 500 })
-		b.clock.move(awayFor)
+		b.clock.Move(awayFor)
 		b.emit(201, 202, 203, 204, 205)
-		b.eventually(func() error {
+		timetest.Eventually(b, time.Minute, func() error {
 			if w, err := b.Get(context.Background(), admin, w.ID); err != nil || w.ConsecutiveFailures < awayAfter {
-				return fmt.Errorf("%d failures, %v", w.ConsecutiveFailures, err)
+				return fmt.Errorf("%d failures in a row, %v, want %d", w.ConsecutiveFailures, err, awayAfter)
 			}
 			return nil
 		})
 		r.answer(func(Payload) int { return 200 })
 		b.emit(206)
-		b.have(w.ID, Delivered, 1+10+rejected+6)
+		b.waitForDeliveries(w.ID, Delivered, 1+10+rejected+6)
 	})
 }
 
@@ -143,16 +138,16 @@ func TestRetryAfter(t *testing.T) {
 		w := b.subscribe(r.URL, Draft{})
 		b.deliver(1)
 		b.emit(1)
-		b.paused(w.ID)
+		b.waitForPause(w.ID)
 		b.emit(2, 3)
 		r.answer(func(Payload) int { return 200 })
-		b.clock.move(9 * time.Minute)
-		b.paused(w.ID)
+		b.clock.Move(9 * time.Minute)
+		b.waitForPause(w.ID)
 		if n := r.calls(); n != 1 {
-			t.Errorf("%d calls during the pause", n)
+			t.Errorf("the receiver got %d calls before the end of the pause, want 1", n)
 		}
-		b.clock.move(time.Minute)
-		b.have(w.ID, Delivered, 3)
+		b.clock.Move(time.Minute)
+		b.waitForDeliveries(w.ID, Delivered, 3)
 	})
 }
 
@@ -163,7 +158,7 @@ func TestChangeWhileSending(t *testing.T) {
 	off, elsewhere, now := false, "/elsewhere", 0
 	for name, test := range map[string]struct {
 		change func(b *bench, w Issued) error
-		comes  int
+		calls  int // at least
 		secret string
 	}{
 		"disabled": {func(b *bench, w Issued) error { _, err := b.Enable(ctx, admin, w.ID, false); return err }, 1, "old"},
@@ -193,34 +188,29 @@ func TestChangeWhileSending(t *testing.T) {
 						if err := test.change(b, w); err != nil {
 							t.Error(err)
 						}
-						b.clock.move(recheck)
+						b.clock.Move(recheck)
 					})
 					return 200
 				})
 				b.deliver(1)
 				b.emit(7, 7, 7, 7, 7)
-				b.eventually(func() error {
-					if n := r.calls(); n < test.comes {
-						return fmt.Errorf("%d calls", n)
-					}
-					return nil
-				})
+				r.waitForCalls(t, test.calls)
 				// A second subscription shows when the lanes were checked again.
 				second := newReceiver(t)
 				other := b.subscribe(second.URL, Draft{Name: "second"})
 				b.emit(8)
-				b.have(other.ID, Delivered, 1)
-				if test.comes == 1 && r.calls() != 1 {
-					t.Errorf("%d calls", r.calls())
+				b.waitForDeliveries(other.ID, Delivered, 1)
+				if test.calls == 1 && r.calls() != 1 {
+					t.Errorf("the receiver got %d calls, want 1", r.calls())
 				}
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				for i := 1; i < len(r.bodies); i++ {
 					if !outbound.SignatureValid([]byte(test.secret), []byte(r.bodies[i]), r.header[i].Get("X-Service-Signature")) {
-						t.Errorf("call %d is not signed with the %s secret", i, test.secret)
+						t.Errorf("the signature of call %d is not valid with the secret %q", i, test.secret)
 					}
 					if name == "another URL" && r.paths[i] != "/elsewhere" {
-						t.Errorf("call %d was to %s", i, r.paths[i])
+						t.Errorf("call %d was to %s, want /elsewhere", i, r.paths[i])
 					}
 				}
 			})
@@ -236,25 +226,25 @@ func TestEventsWhileDisabled(t *testing.T) {
 		r := newReceiver(t)
 		b.raise(1) // before the subscription exists
 		w := b.subscribe(r.URL, Draft{})
-		enable := func(on bool) {
+		setEnabled := func(on bool) {
 			t.Helper()
 			if _, err := b.Enable(context.Background(), admin, w.ID, on); err != nil {
 				t.Fatal(err)
 			}
 		}
 		b.raise(2)
-		enable(false)
+		setEnabled(false)
 		b.raise(3)
 		b.dispatch()
 		b.raise(4)
-		enable(true)
+		setEnabled(true)
 		b.raise(5)
 		b.dispatch()
 		b.deliver(1)
-		b.have(w.ID, Delivered, 2)
-		for _, p := range r.list() {
+		b.waitForDeliveries(w.ID, Delivered, 2)
+		for _, p := range r.accepted() {
 			if id := p.Data["policy_id"]; id != 2.0 && id != 5.0 {
-				t.Errorf("the event of policy %v came", id)
+				t.Errorf("the receiver got the event of policy %v, want only 2 and 5", id)
 			}
 		}
 	})
@@ -268,16 +258,16 @@ func TestRedeliverAtOnce(t *testing.T) {
 		b := newBench(t, c)
 		r := newReceiver(t)
 		w := b.subscribe(r.URL, Draft{})
-		b.emit(numbers(20)...)
+		b.emit(countTo(20)...)
 		b.deliver(1)
-		b.have(w.ID, Delivered, 20)
+		b.waitForDeliveries(w.ID, Delivered, 20)
 		r.answer(func(Payload) int { return 500 })
 		one := b.deliveries(w.ID, DeliveryFilter{}).Deliveries[0].ID
 		var single, many int64
 		var mu sync.Mutex
-		var asking sync.WaitGroup
+		var callers sync.WaitGroup
 		for range 8 {
-			asking.Go(func() {
+			callers.Go(func() {
 				_, err := b.Redeliver(ctx, admin, w.ID, one)
 				if err != nil && !fault.Is(err, fault.Conflict) {
 					t.Error(err)
@@ -293,9 +283,9 @@ func TestRedeliverAtOnce(t *testing.T) {
 				}
 			})
 		}
-		asking.Wait()
+		callers.Wait()
 		if single != 1 || many != 19 {
-			t.Errorf("queued %d by its id and %d by the period", single, many)
+			t.Errorf("queued %d by its id and %d by the period, want 1 and 19", single, many)
 		}
 	})
 }
@@ -324,16 +314,11 @@ func TestStoreAwayWhileSending(t *testing.T) {
 		})
 		b.emit(1, 1, 2)
 		b.deliver(1)
-		b.eventually(func() error {
-			if n := r.calls(); n != 3 {
-				return fmt.Errorf("%d calls", n)
-			}
-			return nil
-		})
+		r.waitForCalls(t, 3)
 		rename("away", "webhook_deliveries")
-		b.have(w.ID, Delivered, 3)
+		b.waitForDeliveries(w.ID, Delivered, 3)
 		if n := r.calls(); n != 3 {
-			t.Errorf("%d calls for 3 events", n)
+			t.Errorf("the receiver got %d calls, want one for each of 3 events", n)
 		}
 	})
 }
@@ -346,14 +331,14 @@ func TestLeaseAfterTheClock(t *testing.T) {
 		b := newBench(t, c)
 		w := b.subscribe(newReceiver(t).URL, Draft{})
 		for ahead, want := range map[time.Duration]bool{time.Hour: true, job.LaneTime + time.Second: false, time.Second: false} {
-			now := b.clock.now()
+			now := b.clock.Now()
 			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 				if _, err := tx.Exec(ctx, `UPDATE webhooks SET lane_holder = 'killed', lane_until = $1`, now.Add(ahead)); err != nil {
 					return err
 				}
 				got, err := job.AcquireLane(ctx, tx, lanes, w.ID, "other", now)
 				if got != want {
-					t.Errorf("a lease for another %s: taken is %v", ahead, got)
+					t.Errorf("AcquireLane with a lease for another %s = %v, want %v", ahead, got, want)
 				}
 				return err
 			})
@@ -378,7 +363,7 @@ func TestEmptySecrets(t *testing.T) {
 		_, changed := b.Update(ctx, admin, w.ID, Change{Secret: &secret}, 0)
 		for how, err := range map[string]error{"create": created, "rotate": rotated, "update": changed} {
 			if (err == nil) != want || err != nil && !fault.Is(err, fault.Invalid) {
-				t.Errorf("%s with %q: %v", how, secret, err)
+				t.Errorf("%s with the secret %q: %v, want it accepted: %v", how, secret, err, want)
 			}
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -24,40 +23,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
-
-// clock is a clock that tests can advance; it also runs on its own.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().UTC().Add(c.ahead)
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.ahead += d
-	c.mu.Unlock()
-}
 
 // receiver is a server that records what it gets.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
-	got    []Payload
+	got    []Payload // what it accepted
 	bodies []string
 	header []http.Header
 	paths  []string
-	status func(p Payload) int
-	extra  map[string]string // headers of the answer
+	status func(p Payload) int // 0: it closes the connection without an answer
+	extra  map[string]string   // headers of the answer
 }
 
+// newReceiver starts a receiver that accepts everything.
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{status: func(Payload) int { return 204 }}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -85,48 +69,75 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
+// answer sets the status of later answers.
 func (r *receiver) answer(status func(p Payload) int) {
 	r.mu.Lock()
 	r.status = status
 	r.mu.Unlock()
 }
 
-func (r *receiver) list() []Payload {
+// accepted returns the accepted events in order.
+func (r *receiver) accepted() []Payload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Payload{}, r.got...)
 }
 
+// calls returns how many requests arrived.
 func (r *receiver) calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.bodies)
 }
 
+// waitForCalls waits until n requests have arrived.
+func (r *receiver) waitForCalls(t *testing.T, n int) {
+	t.Helper()
+	timetest.Eventually(t, time.Minute, func() error {
+		if got := r.calls(); got < n {
+			return fmt.Errorf("the receiver got %d calls, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// waitForEvents waits until the receiver has accepted n events.
+func (r *receiver) waitForEvents(t *testing.T, n int) {
+	t.Helper()
+	timetest.Eventually(t, time.Minute, func() error {
+		if got := len(r.accepted()); got != n {
+			return fmt.Errorf("the receiver accepted %d events, want %d", got, n)
+		}
+		return nil
+	})
+}
+
 // bench is a service with its store.
 type bench struct {
 	*testing.T
 	stores *db.Cluster
-	clock  *clock
+	clock  timetest.Clock
 	*Service
 	events *event.Dispatcher
 }
 
 var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
 
+// newBench returns a service on a store.
 func newBench(t *testing.T, c *db.Cluster) *bench {
+	t.Helper()
 	box, err := secret.New([32]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, stores: c, clock: &clock{}}
-	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
-	t.Cleanup(target.Close)
-	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target}
-	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	b := &bench{T: t, stores: c}
+	target := outboundtest.Local(t)
+	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{}}, Now: b.clock.Now, Logger: slog.New(slog.DiscardHandler)}
 	return b
 }
 
+// subscribe subscribes a URL, to all events unless the draft names some.
 func (b *bench) subscribe(url string, d Draft) Issued {
 	b.Helper()
 	d.Name, d.URL = fmt.Sprintf("hook %s %s", d.Name, url), url
@@ -177,9 +188,10 @@ func (b *bench) raise(ids ...int) {
 }
 
 // deliver runs n replicas until the test ends.
-func (b *bench) deliver(n int) { b.deliverAfter(n, nil) }
+func (b *bench) deliver(n int) { b.deliverWith(n, nil) }
 
-func (b *bench) deliverAfter(n int, pause func(int) time.Duration) {
+// deliverWith is deliver with other pauses between attempts.
+func (b *bench) deliverWith(n int, pause func(int) time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	for i := range n {
@@ -196,24 +208,7 @@ func (b *bench) deliverAfter(n int, pause func(int) time.Duration) {
 	b.Cleanup(func() { cancel(); done.Wait() })
 }
 
-func (b *bench) eventually(check func() error) {
-	b.Helper()
-	over := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			b.Fatal(err)
-		case <-tick.C:
-		}
-	}
-}
-
+// deliveries returns the deliveries of a subscription, newest first.
 func (b *bench) deliveries(id int64, f DeliveryFilter) DeliveryPage {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, id, f, "", 1000)
@@ -232,7 +227,7 @@ func TestOrderThroughFailures(t *testing.T) {
 		n := 0
 		r.answer(func(Payload) int { n++; return []int{204, 500, 200, 204, 302, 204}[n%6] })
 		w := b.subscribe(r.URL, Draft{})
-		b.deliverAfter(3, func(int) time.Duration { return time.Millisecond })
+		b.deliverWith(3, func(int) time.Duration { return time.Millisecond })
 		const objects, each = 5, 12
 		var ids []int
 		for range each {
@@ -241,31 +236,21 @@ func TestOrderThroughFailures(t *testing.T) {
 			}
 		}
 		b.emit(ids...)
-		b.eventually(func() error {
-			if got := len(r.list()); got != objects*each {
-				return fmt.Errorf("%d events of %d", got, objects*each)
-			}
-			return nil
-		})
-		b.eventually(func() error {
-			if page := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}); page.Total != objects*each {
-				return fmt.Errorf("%d are noted as delivered", page.Total)
-			}
-			return nil
-		})
+		r.waitForEvents(t, objects*each)
+		b.waitForDeliveries(w.ID, Delivered, objects*each)
 		// The deliveries' ids have the order of the events.
 		rank := map[string]int64{}
 		for _, d := range b.deliveries(w.ID, DeliveryFilter{}).Deliveries {
 			rank[d.EventID] = d.ID
 		}
 		last, seen := map[any]int64{}, map[string]bool{}
-		for _, p := range r.list() {
+		for _, p := range r.accepted() {
 			if seen[p.EventID] {
-				t.Errorf("%s came twice", p.EventID)
+				t.Errorf("the event %s arrived twice, want once", p.EventID)
 			}
 			seen[p.EventID] = true
 			if id := rank[p.EventID]; id < last[p.Data["policy_id"]] {
-				t.Errorf("policy %v: delivery %d came after %d", p.Data["policy_id"], id, last[p.Data["policy_id"]])
+				t.Errorf("policy %v: the delivery %d arrived after %d, want it before", p.Data["policy_id"], id, last[p.Data["policy_id"]])
 			} else {
 				last[p.Data["policy_id"]] = id
 			}
@@ -294,39 +279,29 @@ func TestDeadReceiver(t *testing.T) {
 		b.subscribe(live.URL, Draft{})
 		b.deliver(1)
 		b.emit(1, 2, 1)
-		b.eventually(func() error {
-			if len(live.list()) != 3 {
-				return fmt.Errorf("the live receiver has %d of 3", len(live.list()))
-			}
-			return nil
-		})
-		b.eventually(func() error { // advance the clock until all deliveries are given up
+		live.waitForEvents(t, 3)
+		timetest.Eventually(b, time.Minute, func() error { // advance the clock until all deliveries are given up
 			page := b.deliveries(w.ID, DeliveryFilter{Status: Dead})
 			if page.Total != 3 {
-				b.clock.move(time.Hour)
-				return fmt.Errorf("%d of 3 are dead", page.Total)
+				b.clock.Move(time.Hour)
+				return fmt.Errorf("%d deliveries are dead, want 3", page.Total)
 			}
 			return nil
 		})
 		for _, d := range b.deliveries(w.ID, DeliveryFilter{Status: Dead}).Deliveries {
 			if d.FinishedAt.Sub(d.CreatedAt) < patience || d.ResponseStatus != 503 {
-				t.Errorf("given up after %s, %d attempts, status %d", d.FinishedAt.Sub(d.CreatedAt), d.Attempts, d.ResponseStatus)
+				t.Errorf("given up after %s, %d attempts, status %d, want at least %s and 503", d.FinishedAt.Sub(d.CreatedAt), d.Attempts, d.ResponseStatus, patience)
 			}
 		}
 		dead.answer(func(Payload) int { return 200 })
 		out, err := b.RedeliverRange(ctx, admin, w.ID, Range{})
 		if err != nil || out.Queued != 3 {
-			t.Fatalf("%+v, %v", out, err)
+			t.Fatalf("RedeliverRange = %+v, %v, want 3 queued", out, err)
 		}
 		if again, err := b.RedeliverRange(ctx, admin, w.ID, Range{}); err != nil || again.Queued != 0 {
-			t.Errorf("queued twice: %+v, %v", again, err)
+			t.Errorf("the second RedeliverRange = %+v, %v, want none queued", again, err)
 		}
-		b.eventually(func() error {
-			if len(dead.list()) != 3 {
-				return fmt.Errorf("%d of 3 came again", len(dead.list()))
-			}
-			return nil
-		})
+		dead.waitForEvents(t, 3)
 	})
 }
 
@@ -339,7 +314,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		r := newReceiver(t)
 		w := b.subscribe(r.URL, Draft{})
 		b.emit(1, 2)
-		now := b.clock.now()
+		now := b.clock.Now()
 		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			ours, err := job.AcquireLane(ctx, tx, lanes, w.ID, "killed", now)
 			if err == nil && !ours {
@@ -352,11 +327,11 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 		}
 		d := &Deliverer{Service: b.Service, Holder: "other"}
 		if again, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
-			t.Fatalf("a foreign lane was used: again %s, error %v, %d calls", again, err, r.calls())
+			t.Fatalf("a turn of a lane of another replica: again at %s, %v, %d calls, want a later time and none", again, err, r.calls())
 		}
-		b.clock.move(job.LaneTime + time.Second)
-		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.list()) != 2 {
-			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
+		b.clock.Move(job.LaneTime + time.Second)
+		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || len(r.accepted()) != 2 {
+			t.Fatalf("a turn after the lease: %d events, %v, want 2", len(r.accepted()), err)
 		}
 		// If the process was only slow and stores its results now, it is too late.
 		err = c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
@@ -365,7 +340,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, errLost) {
-			t.Errorf("a lane that was lost was written to: %v", err)
+			t.Errorf("record for a lost lane = %v, want errLost", err)
 		}
 	})
 }
@@ -377,18 +352,13 @@ func TestSignatures(t *testing.T) {
 	r := newReceiver(t)
 	w := b.subscribe(r.URL, Draft{Secret: "first secret"})
 	if w.Secret != "" || !w.SecretSet {
-		t.Errorf("a secret that was sent is shown: %+v", w)
+		t.Errorf("Create with a secret = %+v, want it set and not shown", w)
 	}
 	b.deliver(1)
 	check := func(call int, secrets ...string) {
 		t.Helper()
 		b.emit(1)
-		b.eventually(func() error {
-			if r.calls() <= call {
-				return errors.New("no event came")
-			}
-			return nil
-		})
+		r.waitForCalls(t, call+1)
 		body, h := r.bodies[call], r.header[call]
 		var full struct {
 			Payload
@@ -399,17 +369,17 @@ func TestSignatures(t *testing.T) {
 		}
 		unsigned := strings.Replace(body, `,"signature":"`+full.Signature+`"`, "", 1)
 		if !outbound.SignatureValid([]byte(secrets[0]), []byte(unsigned), full.Signature) {
-			t.Errorf("the member signature %s does not sign %s", full.Signature, unsigned)
+			t.Errorf("the member signature %s is not valid for %s", full.Signature, unsigned)
 		}
 		if !outbound.SignatureValid([]byte(secrets[0]), []byte(body), h.Get("X-Service-Signature")) {
-			t.Error("X-Service-Signature does not sign the body")
+			t.Errorf("X-Service-Signature %q is not valid for the body", h.Get("X-Service-Signature"))
 		}
 		if old := h.Get("X-Service-Signature-Previous"); (len(secrets) > 1) != (old != "") || old != "" && !outbound.SignatureValid([]byte(secrets[1]), []byte(body), old) {
-			t.Errorf("X-Service-Signature-Previous is %q", old)
+			t.Errorf("X-Service-Signature-Previous = %q with %d secrets, want a valid one during a rotation alone", old, len(secrets))
 		}
 		listed := strings.Fields(h.Get("Webhook-Signature"))
 		if len(listed) != len(secrets) || h.Get("Webhook-Id") != full.EventID {
-			t.Fatalf("webhook-signature %q, webhook-id %q", listed, h.Get("Webhook-Id"))
+			t.Fatalf("Webhook-Signature %q, Webhook-Id %q, want %d signatures and %s", listed, h.Get("Webhook-Id"), len(secrets), full.EventID)
 		}
 		for i, s := range secrets {
 			key := []byte(s)
@@ -419,20 +389,20 @@ func TestSignatures(t *testing.T) {
 			mac := hmac.New(sha256.New, key)
 			mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "." + body))
 			if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); listed[i] != want {
-				t.Errorf("webhook-signature %d is %s, want %s", i, listed[i], want)
+				t.Errorf("signature %d of Webhook-Signature = %s, want %s", i, listed[i], want)
 			}
 		}
 	}
 	check(0, "first secret")
 	made, err := b.RotateSecret(ctx, admin, w.ID, Rotation{})
 	if err != nil || !strings.HasPrefix(made.Secret, "whsec_") || made.PreviousSecretUntil == nil {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("RotateSecret = %+v, %v, want a new secret and the end of the old one", made, err)
 	}
 	check(1, made.Secret, "first secret")
-	b.clock.move(defaultOverlap + time.Minute)
+	b.clock.Move(defaultOverlap + time.Minute)
 	check(2, made.Secret)
 	if w, err := b.Get(ctx, admin, w.ID); err != nil || w.PreviousSecretUntil != nil {
-		t.Errorf("the overlap does not end: %+v, %v", w, err)
+		t.Errorf("after the overlap: %+v, %v, want no previous secret", w, err)
 	}
 }
 
@@ -471,36 +441,38 @@ func TestWhatIsSent(t *testing.T) {
 			for _, d := range b.deliveries(id, DeliveryFilter{}).Deliveries {
 				got = append(got, d.EventType)
 				if d.Payload.Data["user_id"] != nil && d.Payload.Data["user_id"] != "7" || d.Payload.Data["api_key"] != nil && d.Payload.Data["api_key"] != "[redacted]" {
-					t.Errorf("data is %v", d.Payload.Data)
+					t.Errorf("%s: the data is %v, want the user 7 and no key", d.EventType, d.Payload.Data)
 				}
 			}
 			if strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("webhook %d got %v, want %v", id, got, want)
+				t.Errorf("the webhook %d got %v, want %v", id, got, want)
 			}
 		}
 	})
 }
 
+// TestCatalogue checks that the catalogue has each event type, with an example that fits its schema.
 func TestCatalogue(t *testing.T) {
 	list := Catalogue()
 	if len(list) != len(event.Types()) {
-		t.Fatalf("%d entries for %d types", len(list), len(event.Types()))
+		t.Fatalf("the catalogue has %d entries, want %d", len(list), len(event.Types()))
 	}
 	for i, e := range list {
 		if e.Type != event.Types()[i] || e.Example.EventType != e.Type {
-			t.Errorf("entry %d is %s", i, e.Type)
+			t.Errorf("entry %d is %s with an example of %s, want %s", i, e.Type, e.Example.EventType, event.Types()[i])
 		}
 		for _, name := range e.DataSchema["required"].([]string) {
 			if _, ok := e.Example.Data[name]; !ok {
-				t.Errorf("%s: the example has no %s", e.Type, name)
+				t.Errorf("%s: the example lacks %s", e.Type, name)
 			}
 		}
 		if o := objectOf(event.Occurrence{Type: e.Type, Data: e.Example.Data}); !strings.Contains(o, ":") || strings.HasSuffix(o, ":null") {
-			t.Errorf("%s: the object of its data is %q", e.Type, o)
+			t.Errorf("%s: the object of its data is %q, want a kind and an id", e.Type, o)
 		}
 	}
 }
 
+// TestForget checks that deliveries are removed when they are old.
 func TestForget(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
@@ -508,18 +480,13 @@ func TestForget(t *testing.T) {
 		w := b.subscribe(r.URL, Draft{})
 		b.deliver(1)
 		b.emit(1, 2, 3)
-		b.eventually(func() error {
-			if n := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}).Total; n != 3 {
-				return fmt.Errorf("%d of 3", n)
-			}
-			return nil
-		})
-		b.clock.move(keepDeliveries + time.Hour)
+		b.waitForDeliveries(w.ID, Delivered, 3)
+		b.clock.Move(keepDeliveries + time.Hour)
 		if err := b.Forget(context.Background(), scope.DefaultTenant); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.deliveries(w.ID, DeliveryFilter{}).Total; n != 0 {
-			t.Errorf("%d are left", n)
+			t.Errorf("%d deliveries remain, want none", n)
 		}
 	})
 }

@@ -14,22 +14,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // TestCasesWithData checks that a control under test sees the data that it refers to, unless a case sets
 // it.
 func TestCasesWithData(t *testing.T) {
 	p := pool(t)
-	data, calls := &recordingData{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
+	data, calls := &recordingData{DataSource: rego.Object(valuetest.Decode(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
 	r := TestRequest{
 		Name: "owners", Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nallow if data.pip.hr.x == 2\n",
 		Cases: []suite.TestCase{
-			{Name: "ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true},
-			{Name: "bob", Input: object(t, `{"user":{"id":"bob"}}`), Expected: false},
-			{Name: "bob's", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"resources":{"7":{"owner":"bob"}}}`)},
-			{Name: "without owners", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
-			{Name: "another source", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"pip":{"hr":{"x":2}}}`)},
-			{Name: "the source and ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true, Data: object(t, `{"pip":{}}`)},
+			{Name: "ada", Input: valuetest.Decode(t, `{"user":{"id":"ada"}}`), Expected: true},
+			{Name: "bob", Input: valuetest.Decode(t, `{"user":{"id":"bob"}}`), Expected: false},
+			{Name: "bob's", Input: valuetest.Decode(t, `{"user":{"id":"bob"}}`), Expected: true, Data: valuetest.Decode(t, `{"resources":{"7":{"owner":"bob"}}}`)},
+			{Name: "without owners", Input: valuetest.Decode(t, `{"user":{"id":"ada"}}`), Expected: false, Data: valuetest.Decode(t, `{"resources":{}}`)},
+			{Name: "another source", Input: valuetest.Decode(t, `{"user":{"id":"bob"}}`), Expected: true, Data: valuetest.Decode(t, `{"pip":{"hr":{"x":2}}}`)},
+			{Name: "the source and ada", Input: valuetest.Decode(t, `{"user":{"id":"ada"}}`), Expected: true, Data: valuetest.Decode(t, `{"pip":{}}`)},
 		},
 		Data: func(context.Context) (rego.DataSource, error) { calls++; return data, nil },
 	}
@@ -52,10 +53,10 @@ func TestCasesWithData(t *testing.T) {
 	run("some set some", []string{"pip", "hr", "x"}, []string{"resources", "7", "owner"})
 	r.Cases = r.Cases[2:4]
 	run("all set one", []string{"pip", "hr", "x"})
-	r.Cases = []suite.TestCase{{Name: "both", Expected: true, Data: object(t, `{"resources":{},"pip":{"hr":{"x":2}}}`)}}
+	r.Cases = []suite.TestCase{{Name: "both", Expected: true, Data: valuetest.Decode(t, `{"resources":{},"pip":{"hr":{"x":2}}}`)}}
 	run("all set all")
 	r.Data = nil
-	r.Cases = []suite.TestCase{{Name: "no data", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false}}
+	r.Cases = []suite.TestCase{{Name: "no data", Input: valuetest.Decode(t, `{"user":{"id":"ada"}}`), Expected: false}}
 	run("without data")
 	down := fault.New(fault.Unavailable, "store_unavailable", "down")
 	r.Data = func(context.Context) (rego.DataSource, error) { return nil, down }
@@ -95,7 +96,7 @@ func TestCasesWithMuchData(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := TestRequest{Source: "package much\n\n" + c.body + "\n", Data: resources(c.n, c.padding), Cases: []suite.TestCase{
-				{Name: "last", Input: object(t, `{"name":"resource 5000"}`), Expected: true}, {Name: "none", Input: object(t, `{"name":"x"}`), Expected: false},
+				{Name: "last", Input: valuetest.Decode(t, `{"name":"resource 5000"}`), Expected: true}, {Name: "none", Input: valuetest.Decode(t, `{"name":"x"}`), Expected: false},
 			}}
 			began := childrenTime(t, p)
 			got, err := p.Test(t.Context(), "default", r)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // brokenWorker is a child in which crypto.md5 panics with its operand.
@@ -43,7 +44,7 @@ func TestPanicsOfChildren(t *testing.T) {
 		}
 	}
 	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
-	input := object(t, `{"user":{"id":"u-hidden"}}`)
+	input := valuetest.Decode(t, `{"user":{"id":"u-hidden"}}`)
 	if _, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: source, Input: input}); err != nil {
 		t.Errorf("a simulation: %v, want no error", err)
 	}

@@ -12,17 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-// object decodes a JSON document.
-func object(t testing.TB, text string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 // recordingData is data that records which paths were read.
 type recordingData struct {
@@ -39,9 +30,9 @@ func (a *recordingData) Data(path []string) value.Value {
 // control refers to.
 func TestSimulate(t *testing.T) {
 	p := pool(t)
-	data := &recordingData{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
+	data := &recordingData{DataSource: rego.Object(valuetest.Decode(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
 	r := SimulateRequest{
-		Meta: rego.Meta{ID: 3, Name: "owners", Version: 2}, Data: data, Input: object(t, `{"user":{"id":"ada"}}`),
+		Meta: rego.Meta{ID: 3, Name: "owners", Version: 2}, Data: data, Input: valuetest.Decode(t, `{"user":{"id":"ada"}}`),
 		Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nmask[\"x\"] := \"hash\" if input.user.id == \"ada\"\n",
 	}
 	for range 2 { // the second time from the child's cache
@@ -56,7 +47,7 @@ func TestSimulate(t *testing.T) {
 	if len(data.paths) != 2 || !slices.Equal(data.paths[0], []string{"resources", "7", "owner"}) {
 		t.Errorf("the control read %v of the data, want the owner of resource 7 once a run", data.paths)
 	}
-	r.Input = object(t, `{"user":{"id":"bob"}}`)
+	r.Input = valuetest.Decode(t, `{"user":{"id":"bob"}}`)
 	if s, err := p.Simulate(t.Context(), "default", r); err != nil || s.Effect != "NO_MATCH" || s.Explanation.Nearest == nil {
 		t.Errorf("for bob: %+v, %v, want NO_MATCH with the nearest rule", s, err)
 	}
@@ -87,14 +78,14 @@ func TestSimulateHostile(t *testing.T) {
 	for name, body := range programs {
 		t.Run(name, func(t *testing.T) {
 			began := childrenTime(t, p)
-			s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: "package hostile\n\n" + body + "\n", Input: object(t, `{"x":1}`)})
+			s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: "package hostile\n\n" + body + "\n", Input: valuetest.Decode(t, `{"x":1}`)})
 			wantWithin(t, "simulate", began, p, p.cfg.SimulateDeadline, err)
 			if len(s.Steps) > 1001 || len(fmt.Sprint(s.Mask)) > 2<<20 {
 				t.Errorf("%d steps, %d masks, want a bounded answer", len(s.Steps), len(s.Mask))
 			}
 		})
 	}
-	if s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: fine, Input: object(t, `{"user":{"role":"admin"}}`)}); err != nil || s.Effect != "ALLOW" {
+	if s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: fine, Input: valuetest.Decode(t, `{"user":{"role":"admin"}}`)}); err != nil || s.Effect != "ALLOW" {
 		t.Fatalf("after all programs: %+v, %v, want ALLOW", s, err)
 	}
 }

@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
@@ -20,6 +22,11 @@ func TestTestModules(t *testing.T) {
 
 	p.cfg.ModulesDeadline = 300 * time.Millisecond
 	loop := "package loop\n\ntest_loop if {\n\tsome a in numbers.range(1, 90000)\n\tsome b in numbers.range(1, 90000)\n\ta + b < 0\n}\n"
-	_, err = p.TestModules(t.Context(), "default", []suite.Module{{Path: "loop_test.rego", Content: loop}})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // many times the deadline
+	defer cancel()
+	_, err = p.TestModules(ctx, "default", []suite.Module{{Path: "loop_test.rego", Content: loop}})
 	wantLimit(t, "an endless test", err)
+	if !fault.Is(err, fault.Invalid) || ctx.Err() != nil {
+		t.Errorf("an endless test: %v, want Invalid before its context ends (%v)", err, ctx.Err())
+	}
 }

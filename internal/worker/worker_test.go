@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -71,7 +72,7 @@ func wantLimit(t *testing.T, what string, err error) {
 // endless is a test of a control that does not end by itself.
 func endless(t *testing.T) TestRequest {
 	t.Helper()
-	one := suite.TestCase{Input: object(t, `{"x":1}`)}
+	one := suite.TestCase{Input: valuetest.Decode(t, `{"x":1}`)}
 	return TestRequest{Source: "package loop\n\n" + hostile["nested loops"] + "\n", Cases: []suite.TestCase{one, one, one, one}}
 }
 
@@ -96,7 +97,7 @@ func TestValidate(t *testing.T) {
 // A test finds which cases a control meets.
 func TestTest(t *testing.T) {
 	p := pool(t)
-	in := func(role string) value.Value { return object(t, `{"user":{"role":"`+role+`"}}`) }
+	in := func(role string) value.Value { return valuetest.Decode(t, `{"user":{"role":"`+role+`"}}`) }
 	got, err := p.Test(t.Context(), "default", TestRequest{Name: "fine", Source: fine, Cases: []suite.TestCase{
 		{Name: "admin", Input: in("admin"), Expected: true}, {Name: "guest", Input: in("guest"), Expected: true},
 	}})
@@ -202,7 +203,7 @@ func TestHostile(t *testing.T) {
 				return
 			}
 			began = childrenTime(t, p)
-			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: object(t, `{"x":1}`), Expected: true}}})
+			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: valuetest.Decode(t, `{"x":1}`), Expected: true}}})
 			wantWithin(t, "test", began, p, cfg.TestDeadline, err)
 			if err == nil && got[0].Passed && strings.Contains("shift split squares marshal expand memory", name) {
 				t.Errorf("the test passed: %+v, want a limit", got[0])

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // Password is that of the first administrator.
@@ -157,20 +158,7 @@ func (l *Log) String() string {
 // Eventually calls check until it returns nil. After limit, it fails the test with the last error.
 func Eventually(t testing.TB, limit time.Duration, check func() error) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	over := time.After(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			t.Fatalf("not within %s: %v", limit, err)
-		case <-tick.C:
-		}
-	}
+	timetest.Eventually(t, limit, check)
 }
 
 // Each runs a test on each backend, as subtests; in the inner loop on SQLite only. If the stores

@@ -33,8 +33,12 @@ func TestSimulationLimits(t *testing.T) {
 			hungry := d.addControl(body{"name": "voracious", "rego_code": voraciousControl})
 			d.run(body{"user": body{"role": "hr"}}) // a warm worker
 			for policy, want := range map[int64]string{slow: "did not finish within 2s and was cancelled", hungry: "evaluation"} {
+				began := time.Now()
 				if detail := wantRefused(t, d.a.Within(deadline+5*time.Second).Do(t, "POST", d.path(policy), body{"input_json": body{}}), 400); !strings.Contains(detail, want) {
 					t.Errorf("the detail is %q, want %q", detail, want)
+				}
+				if took := time.Since(began); policy == slow && took < deadline {
+					t.Errorf("the run ended after %s, want its whole deadline of %s", took, deadline)
 				}
 				h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", policy), nil).Want(200)
 				if h.Get("total") != 1.0 || !bytes.Contains(h.Body, []byte(`"decision":"DENY"`)) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ type poller struct {
 	id    int64
 	token string
 	tag   string
+	at    time.Time // when the last poll ended
 }
 
 // poll polls once. It calls sent after the request is sent.
@@ -42,6 +44,7 @@ func (p *poller) poll(c *http.Client, base string, wait int, sent func()) (int, 
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		return 0, err
 	}
+	p.at = time.Now()
 	if res.StatusCode == http.StatusOK {
 		p.tag = res.Header.Get("ETag")
 	}
@@ -68,8 +71,8 @@ func residentMiB(t testing.TB, pid int) float64 {
 	return 0
 }
 
-// TestFanOut checks that a change reaches the waiting polls of many bouncers, and that these polls take
-// little memory.
+// TestFanOut checks that a change ends the waiting polls of many bouncers soon after its answer, and that
+// these polls take little memory.
 func TestFanOut(t *testing.T) {
 	n := 500
 	if v := os.Getenv("GATEHOUSE_PARKED"); v != "" {
@@ -95,11 +98,18 @@ func TestFanOut(t *testing.T) {
 			t.Errorf("%d waiting polls take %.1f MiB, want at most 64", n, grown)
 		}
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": "package all\n\nallow := false\n"}).Want(200)
+		changed := time.Now()
 		polls.Wait()
+		late := make([]time.Duration, 0, n)
 		for _, p := range f.pollers {
 			if p.tag != `"2"` {
 				t.Errorf("the poll of the bouncer %d got the revision %s, want \"2\"", p.id, p.tag)
 			}
+			late = append(late, p.at.Sub(changed))
+		}
+		slices.Sort(late)
+		if late[n/2] > 200*time.Millisecond || late[n-1] > time.Second {
+			t.Errorf("the middle poll ended %s after the change, the last %s, want at most 200 ms and 1 s", late[n/2], late[n-1])
 		}
 		apptest.Eventually(t, 20*time.Second, func() error {
 			// No bouncer has polled with the new tag, so none runs it as far as the server knows.

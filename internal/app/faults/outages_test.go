@@ -242,10 +242,10 @@ func TestDecisionsSurvive(t *testing.T) {
 		}
 		more := func() {
 			t.Helper()
-			waitForHealth := count.Load() + 100
+			enough := count.Load() + 100
 			apptest.Eventually(t, 20*time.Second, func() error {
-				if n := count.Load(); n < waitForHealth {
-					return fmt.Errorf("%d of %d requests are answered", n, waitForHealth)
+				if n := count.Load(); n < enough {
+					return fmt.Errorf("%d of %d requests are answered", n, enough)
 				}
 				return nil
 			})

@@ -5,17 +5,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func decode(t *testing.T, text string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(text), value.Limits{})
-	if err != nil {
-		t.Fatalf("decode %s: %v", text, err)
-	}
-	return v
-}
 
 // TestFind: the actor of a token counts before its user, and only an agent is one.
 func TestFind(t *testing.T) {
@@ -28,7 +19,7 @@ func TestFind(t *testing.T) {
 		"an odd actor":        {`{"id":"ann","act":{"sub":7}}`, `{}`, `{}`, ""},
 		"nobody":              {`{}`, `{}`, `{}`, ""},
 	} {
-		if got := string(Find(decode(t, c.user), decode(t, c.mcp), decode(t, c.llm)).AppendJSON(nil)); got != c.want {
+		if got := string(Find(valuetest.Decode(t, c.user), valuetest.Decode(t, c.mcp), valuetest.Decode(t, c.llm)).AppendJSON(nil)); got != c.want {
 			t.Errorf("%s: Find = %q, want %q", name, got, c.want)
 		}
 	}

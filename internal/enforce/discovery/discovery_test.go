@@ -17,13 +17,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // rig is a reporter with a control plane that receives its reports.
 type rig struct {
 	*Reporter
 	mu      sync.Mutex
-	clock   time.Time
+	clock   *timetest.Clock
 	reports int
 	seen    []sighting
 }
@@ -32,7 +33,7 @@ type rig struct {
 // reports.
 func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sighting)) *rig {
 	t.Helper()
-	g := &rig{clock: time.Now()}
+	g := &rig{clock: timetest.At(time.Now())}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Hosts []sighting }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.URL.Path != "/api/v1/bridge/discovery" {
@@ -54,7 +55,7 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 		t.Fatal(err)
 	}
 	set := rego.NewSet(rego.SetSpec{Revision: 1, Env: "sandbox"})
-	g.Reporter = New(client, ids.New([32]byte{}), new(metrics.Counters), slog.New(slog.NewTextHandler(io.Discard, nil)), g.time, func() *rego.Set { return set })
+	g.Reporter = New(client, ids.New([32]byte{}), new(metrics.Counters), slog.New(slog.NewTextHandler(io.Discard, nil)), g.clock.Now, func() *rego.Set { return set })
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { g.Run(ctx) })
@@ -62,22 +63,9 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 	return g
 }
 
-func (g *rig) time() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.clock
-}
-
-// pass moves the clock forward.
-func (g *rig) pass(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.clock = g.clock.Add(d)
-}
-
 // visit makes a request to a host.
 func (g *rig) visit(host, path, client string) {
-	at := g.time()
+	at := g.clock.Now()
 	if !g.WasNotedRecently(host, at) {
 		g.Note(g.set(), &Request{Target: rego.Request{Host: host, Path: path, Method: "GET"}, Client: client, Scheme: "http", At: at})
 	}
@@ -99,21 +87,6 @@ func (g *rig) inside(f func(s *Reporter) bool) func() bool {
 	}
 }
 
-// eventually checks holds repeatedly until it is true.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
-}
-
 // TestBounded checks that many unknown hosts use up only the budget of an hour, in few reports, and
 // that the memory for them is limited.
 func TestBounded(t *testing.T) {
@@ -125,14 +98,14 @@ func TestBounded(t *testing.T) {
 		}
 	}
 	flood(20_000, "a")
-	eventually(t, "as many hosts as the budget allows", func() bool { return len(g.hosts()) == budget })
+	timetest.WaitFor(t, "as many hosts as the budget allows", func() bool { return len(g.hosts()) == budget })
 	if n := g.count.HostsWithheld.Load(); !g.inside(func(s *Reporter) bool { return len(s.until) <= maxRemembered })() || n != 20_000-budget {
 		t.Errorf("%d hosts are withheld, want %d and at most %d in memory", n, 20_000-budget, maxRemembered)
 	}
-	g.pass(window + time.Minute)
+	g.clock.Move(window + time.Minute)
 	flood(budget, "a")
 	flood(20_000, "b")
-	eventually(t, "as many hosts in the next hour", func() bool { return len(g.hosts()) == 2*budget })
+	timetest.WaitFor(t, "as many hosts in the next hour", func() bool { return len(g.hosts()) == 2*budget })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reports > 10 {
@@ -173,7 +146,7 @@ func TestShare(t *testing.T) {
 				g.visit(fmt.Sprintf("real%d.example", i), "/", []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2])
 			}
 			wantUsed(budget)
-			g.pass(window)
+			g.clock.Move(window)
 			flood("b")
 			wantUsed(share)
 		})
@@ -198,13 +171,13 @@ func TestFailedReportsAreRepeated(t *testing.T) {
 		}
 	})
 	g.visit("first.example", "/", "192.0.2.1")
-	eventually(t, "the report", func() bool { return len(g.hosts()) == 1 && g.count.HostsReported.Load() == 1 })
+	timetest.WaitFor(t, "the report", func() bool { return len(g.hosts()) == 1 && g.count.HostsReported.Load() == 1 })
 	g.visit("odd.example", "/", "192.0.2.1")
-	eventually(t, "the refused report", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.reports == 4 })
+	timetest.WaitFor(t, "the refused report", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.reports == 4 })
 	g.visit("last.example", "/", "192.0.2.1")
-	eventually(t, "the next report", func() bool { return g.count.HostsReported.Load() == 2 })
-	again := g.time().Add(refusedFor + time.Minute)
-	eventually(t, "hosts that may come again", g.inside(func(s *Reporter) bool {
+	timetest.WaitFor(t, "the next report", func() bool { return g.count.HostsReported.Load() == 2 })
+	again := g.clock.Now().Add(refusedFor + time.Minute)
+	timetest.WaitFor(t, "hosts that may come again", g.inside(func(s *Reporter) bool {
 		return s.until["first.example"].Before(again) && s.until["odd.example"].Before(again) && s.until["last.example"].Before(again)
 	}))
 }
@@ -220,7 +193,7 @@ func TestFloodHidesNoHost(t *testing.T) {
 			g.visit("real.example", "/orders", fmt.Sprint("198.51.100.", i/500))
 		}
 	}
-	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
+	timetest.WaitFor(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
 	if n := len(g.hosts()); n > budget+reserve || !g.inside(func(s *Reporter) bool { return len(s.candidates) <= maxCandidates })() {
 		t.Errorf("%d hosts are reported, want at most %d, and at most %d candidates", n, budget+reserve, maxCandidates)
 	}
@@ -237,11 +210,11 @@ func TestRefusedHostComesBackWithTraffic(t *testing.T) {
 		}
 	})
 	g.visit("real.example", "/", "192.0.2.1")
-	eventually(t, "the report and its refusal", g.inside(func(s *Reporter) bool { return s.candidates["real.example"] != nil }))
+	timetest.WaitFor(t, "the report and its refusal", g.inside(func(s *Reporter) bool { return s.candidates["real.example"] != nil }))
 	for range minRequests {
 		g.visit("real.example", "/", "192.0.2.1")
 	}
-	eventually(t, "the second report", func() bool { return len(g.hosts()) == 2 })
+	timetest.WaitFor(t, "the second report", func() bool { return len(g.hosts()) == 2 })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < minRequests {

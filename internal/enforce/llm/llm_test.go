@@ -5,17 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func decode(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatalf("%s: %v", s, err)
-	}
-	return v
-}
 
 // Controls see the requests of all providers in one form.
 func TestParse(t *testing.T) {
@@ -55,7 +46,7 @@ func TestParse(t *testing.T) {
 		"no object":   {"/v1/messages", "", `[1]`, ""},
 		"odd content": {"/x", "", `{"messages":"all as one text","model":"m"}`, `{"provider":"openai","model":"m","messages":[{"role":"user","content":"all as one text"}],"estimated_tokens":12,"stream":false}`},
 	} {
-		r, bad := Parse(Source{Path: tc.path, AnthropicVersion: tc.version}, decode(t, tc.body))
+		r, bad := Parse(Source{Path: tc.path, AnthropicVersion: tc.version}, valuetest.Decode(t, tc.body))
 		if bad != nil || (r != nil) != (tc.want != "") {
 			t.Errorf("%s: Parse = %v %v, want a request: %v", name, r, bad, tc.want != "")
 			continue
@@ -74,7 +65,7 @@ func TestEstimate(t *testing.T) {
 	words := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 100) // 1001 tokens in cl100k
 	est := func(content string) int64 {
 		body := fmt.Sprintf(`{"model":"gpt-4","messages":[{"role":"user","content":%s}]}`, content)
-		r, _ := Parse(Source{}, decode(t, body))
+		r, _ := Parse(Source{}, valuetest.Decode(t, body))
 		return r.Estimated
 	}
 	if n := est(`"` + words + `"`); n < 1001 || n > 1250 {
@@ -87,8 +78,8 @@ func TestEstimate(t *testing.T) {
 	if n := est(picture); n < perMedia || n > 2*perMedia {
 		t.Errorf("a picture: %d, want %d to %d", n, perMedia, 2*perMedia)
 	}
-	plain, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[]}`))
-	tools, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","description":"`+words+`"}}]}`))
+	plain, _ := Parse(Source{}, valuetest.Decode(t, `{"model":"m","messages":[]}`))
+	tools, _ := Parse(Source{}, valuetest.Decode(t, `{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","description":"`+words+`"}}]}`))
 	if tools.Estimated < plain.Estimated+1000 {
 		t.Errorf("with tools: %d, want at least 1000 more than %d", tools.Estimated, plain.Estimated)
 	}

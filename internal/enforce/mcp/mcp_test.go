@@ -5,17 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func decode(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{Depth: 64})
-	if err != nil {
-		t.Fatalf("%s: %v", s, err)
-	}
-	return v
-}
 
 // Controls see the messages of all protocol versions in one form. A message that its headers
 // contradict, or that is not valid, is an error.
@@ -79,7 +70,7 @@ func TestParse(t *testing.T) {
 		"a text":             {`"x"`, nil, ""},
 		"a name for no call": {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.Header{"Mcp-Name": {"x"}}, `{"method":"tools/list"}`},
 	} {
-		m, bad := Parse(decode(t, tc.body), HeadersOf(tc.head), false)
+		m, bad := Parse(valuetest.Decode(t, tc.body), HeadersOf(tc.head), false)
 		got := ""
 		switch {
 		case bad != nil:
@@ -98,7 +89,7 @@ func TestParse(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`:   {false, true},
 		`{"jsonrpc":"2.0","id":1,"method":"tools/destroy","params":null}`: {false, false},
 	} {
-		m, bad := Parse(decode(t, body), Headers{}, false)
+		m, bad := Parse(valuetest.Decode(t, body), Headers{}, false)
 		if bad != nil || [2]bool{m.Harmless(), m.Known()} != want {
 			t.Errorf("%s: %+v %v, want harmless and known %v", body, m, bad, want)
 		}
@@ -149,7 +140,7 @@ func TestNoSecondReading(t *testing.T) {
 		{`{"Name":"x","ID":4}`, false, false},
 	} {
 		for server, want := range map[bool]bool{true: tc.here, false: tc.atOther} {
-			if m, bad := Parse(decode(t, tc.body), Headers{}, server); (bad != nil) != want {
+			if m, bad := Parse(valuetest.Decode(t, tc.body), Headers{}, server); (bad != nil) != want {
 				t.Errorf("%s (at an MCP server: %v): %+v %v, want a refusal: %v", tc.body, server, m, bad, want)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // A schema declares which headers repeat which arguments. A schema with a bad declaration declares none.
@@ -32,11 +34,11 @@ func TestParamsOf(t *testing.T) {
 		"nested too deeply":  {strings.Repeat(`{"properties":{"a":`, 20) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat("}}", 20), "[]"},
 		"a name of any sort": {`{"properties":{"a":{"type":"boolean","x-mcp-header":"x.Y_z"}}}`, "[{x.y_z [a]}]"},
 	} {
-		if got := fmt.Sprint(paramsOf(decode(t, tc.schema))); got != tc.want {
+		if got := fmt.Sprint(paramsOf(valuetest.Decode(t, tc.schema))); got != tc.want {
 			t.Errorf("%s: paramsOf = %s, want %s", name, got, tc.want)
 		}
 	}
-	if n := len(paramsOf(decode(t, many(maxParams)))); n != maxParams {
+	if n := len(paramsOf(valuetest.Decode(t, many(maxParams)))); n != maxParams {
 		t.Errorf("%d parameters, want %d", n, maxParams)
 	}
 }

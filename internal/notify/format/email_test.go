@@ -8,14 +8,14 @@ import (
 // TestMailAddresses checks that only addresses are accepted that are unambiguous in an SMTP
 // command.
 func TestMailAddresses(t *testing.T) {
-	check := func(setting string, value any) bool {
+	accepts := func(setting string, value any) bool {
 		settings := map[string]any{"from": "g@example.com", "to": "ann@example.com"}
 		settings[setting] = value
 		c := Channel{Endpoint: "smtp://mail.example.com", Settings: settings}
 		_, err := Compose(c, Message{}, time.Time{})
 		wrong := emailType().Check(c)
 		if (err == nil) != (len(wrong) == 0) {
-			t.Errorf("%s %v: taken %v, written %v", setting, value, wrong, err)
+			t.Errorf("%s %v: Check = %v and Compose = %v, want both to accept it or neither", setting, value, wrong, err)
 		}
 		return err == nil
 	}
@@ -39,11 +39,11 @@ func TestMailAddresses(t *testing.T) {
 		"ann@example.com, eve@example.com":             false,
 		"":                                             false,
 	} {
-		if got := check("from", address); got != want {
-			t.Errorf("from %q: %v", address, got)
+		if got := accepts("from", address); got != want {
+			t.Errorf("from %q is accepted: %v, want %v", address, got, want)
 		}
-		if got := check("to", []any{"bob@example.com", address}); got != want {
-			t.Errorf("to %q: %v", address, got)
+		if got := accepts("to", []any{"bob@example.com", address}); got != want {
+			t.Errorf("to %q is accepted: %v, want %v", address, got, want)
 		}
 	}
 }

@@ -17,8 +17,9 @@ import (
 // hostile is text that tenants, or their callers, could put into a name.
 const hostile = "<!channel> <@U0123ABCD> <https://evil.example|click> *b* _i_ [x](https://evil.example) <at>all</at> <b onclick=x> [code]<img src=x>[/CODE] {{DATE(2020-01-01)}} ${x} \"q\" \\ & \u202e \x00 \u2028"
 
+// shown is a message with all members.
 var shown = Message{
-	ID: "evt_1", Alert: "bouncer_offline", Severity: Error, Status: Firing, Title: "The bouncer edge is offline", Text: "It was last heard of at noon.\nNobody knows why.",
+	ID: "evt_1", Alert: "bouncer_offline", Severity: Error, Status: Firing, Title: "The bouncer edge is offline", Text: "Its last report came at noon.\nNobody knows why.",
 	Facts: []Fact{{"bouncer", "edge"}}, Tenant: "default", Environment: "production", Fault: "bouncer_disconnected:4", Link: "https://gatehouse.example.com/bouncers/4", At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 }
 
@@ -65,6 +66,7 @@ func channels() map[string]struct {
 	}
 }
 
+// schema reads the schema of the requests to a receiver.
 func schema(t testing.TB, name string) *jsonschema.Resolved {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".schema.json")
@@ -88,7 +90,7 @@ type vendor struct {
 	schema  *jsonschema.Resolved
 	calls   []outbound.Request
 	tickets map[string]string // the open tickets, by the key that searches use
-	gone    map[string]bool
+	gone    map[string]bool   // the removed tickets
 	next    int
 }
 
@@ -100,7 +102,7 @@ func (v *vendor) call(r outbound.Request) (outbound.Response, error) {
 			v.t.Fatal(err)
 		}
 		if err := v.schema.Validate(body); err != nil {
-			v.t.Errorf("%s %s: %v\n%s", r.Method, r.URL, err, r.Body)
+			v.t.Errorf("the body of %s %s does not fit its schema: %v\n%s", r.Method, r.URL, err, r.Body)
 		}
 	}
 	if v.tickets == nil {
@@ -178,7 +180,7 @@ func (v *vendor) call(r outbound.Request) (outbound.Response, error) {
 		v.close(id)
 		return reply(204, "")
 	}
-	v.t.Fatalf("no such call: %s %s", r.Method, r.URL)
+	v.t.Fatalf("the call %s %s is unknown", r.Method, r.URL)
 	return outbound.Response{}, nil
 }
 
@@ -198,7 +200,7 @@ func TestFormats(t *testing.T) {
 			t.Run(name+"/"+shape, func(t *testing.T) {
 				kind, _ := Find(c.kind)
 				if wrong := kind.Check(c.Channel); len(wrong) > 0 {
-					t.Fatalf("the channel: %v", wrong)
+					t.Fatalf("Check = %v, want no offence", wrong)
 				}
 				v := &vendor{t: t, schema: schema(t, c.schema)}
 				ticket := ""
@@ -207,19 +209,19 @@ func TestFormats(t *testing.T) {
 					c.Ticket = ticket
 					out := kind.Send(v.call, c.Channel, m)
 					if out.Error != "" {
-						t.Fatalf("%s: %+v", status, out)
+						t.Fatalf("Send of a %s message = %+v, want no error", status, out)
 					}
 					ticket = out.Ticket
 				}
 				for _, r := range v.calls {
 					if strings.Contains(string(r.Body), "\u202e") || strings.Contains(string(r.Body), `\u0000`) {
-						t.Errorf("control characters: %s", r.Body)
+						t.Errorf("the body is %s, want no control characters", r.Body)
 					}
 					if c.kind == Teams && len(r.Body) > 28<<10 {
-						t.Errorf("%d bytes", len(r.Body))
+						t.Errorf("the body has %d bytes, want at most 28 KiB", len(r.Body))
 					}
 					if c.kind == ServiceNow && strings.Contains(strings.ToLower(string(r.Body)), "code]") {
-						t.Errorf("a field has HTML: %s", r.Body)
+						t.Errorf("the body is %s, want no marker of HTML", r.Body)
 					}
 				}
 			})
@@ -241,54 +243,54 @@ func TestOneTicketAFault(t *testing.T) {
 				c.Ticket = ticket
 				out := kind.Send(v.call, c.Channel, m)
 				if out.Error != "" {
-					t.Fatalf("%+v", out)
+					t.Fatalf("Send = %+v, want no error", out)
 				}
 				return out
 			}
 			first := send("", shown).Ticket
 			if first == "" || len(v.tickets) != 1 {
-				t.Fatalf("ticket %q of %d", first, len(v.tickets))
+				t.Fatalf("the first message: ticket %q, %d tickets, want one", first, len(v.tickets))
 			}
 			if again := send(first, shown).Ticket; again != first || v.next != 1 {
-				t.Errorf("the second message: ticket %q, %d tickets", again, v.next)
+				t.Errorf("the second message: ticket %q, %d tickets, want %q alone", again, v.next, first)
 			}
 			if again := send("", shown).Ticket; again != first || v.next != 1 {
-				t.Errorf("a forgotten ticket: %q, %d tickets", again, v.next)
+				t.Errorf("a forgotten ticket: ticket %q, %d tickets, want %q alone", again, v.next, first)
 			}
 			other := shown
 			other.Fault = "another"
 			if got := send("", other).Ticket; got == first {
-				t.Error("two faults share a ticket")
+				t.Errorf("another fault: ticket %q, want one of its own", got)
 			}
 			c.Source = "https://elsewhere.example.com"
 			if got := send("", shown).Ticket; got == first {
-				t.Error("two installations share a ticket")
+				t.Errorf("another installation: ticket %q, want one of its own", got)
 			}
 			c.Source = ""
 			end := shown
 			end.Status = Resolved
 			if got := send(first, end); got.Ticket != "" || len(v.tickets) != 2 {
-				t.Errorf("after the end: %+v, %d tickets open", got, len(v.tickets))
+				t.Errorf("the end: %+v, %d tickets open, want none for the fault, and 2", got, len(v.tickets))
 			}
 			opened := v.next
 			if got := send("", end); got.Ticket != "" || v.next != opened {
-				t.Errorf("an end without a beginning: %+v", got)
+				t.Errorf("an end without a beginning: %+v, %d tickets, want no ticket and %d", got, v.next, opened)
 			}
 			fresh := send("", shown).Ticket
 			if fresh == first {
-				t.Error("a new fault has the ticket of the old one")
+				t.Errorf("the fault again: ticket %q, want a new one", fresh)
 			}
 			v.gone[fresh] = true
 			if got := send(fresh, shown).Ticket; got == fresh || got == "" {
-				t.Errorf("after the removal: %q", got)
+				t.Errorf("a message after the removal of %q: ticket %q, want a new one", fresh, got)
 			}
 			if got := send(fresh, end); got.Ticket != "" {
-				t.Errorf("the end of a removed one: %+v", got)
+				t.Errorf("the end after the removal: %+v, want no ticket", got)
 			}
 			c.Settings = map[string]any{"project": "OPS", "on_resolve": OnResolveComment}
 			last := send("", shown).Ticket
 			if got := send(last, end).Ticket; got != last {
-				t.Errorf("with a comment at the end: %q, want %q", got, last)
+				t.Errorf("the end as a comment: ticket %q, want %q", got, last)
 			}
 		})
 	}
@@ -333,15 +335,15 @@ func TestAnswers(t *testing.T) {
 				return outbound.Response{Status: c.status, Body: []byte(c.body)}, nil
 			}, ch.Channel, shown)
 			if (out.Error == "") != c.ok || out.Response != c.words || out.Status != c.status {
-				t.Errorf("%+v, want %v %q", out, c.ok, c.words)
+				t.Errorf("Send = %+v, want accepted: %v, and the words %q", out, c.ok, c.words)
 			}
 		})
 	}
 }
 
-// TestWhereTo checks that each type calls the address that its receiver documents, with the
+// TestAddresses checks that each type calls the address that its receiver documents, with the
 // credential in the right place.
-func TestWhereTo(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	for name, want := range map[string]string{
 		"slack by webhook": "POST https://hooks.slack.com/services/T/B/x ",
 		"slack by bot":     "POST https://slack.com/api/chat.postMessage Bearer xoxb-1",
@@ -361,7 +363,7 @@ func TestWhereTo(t *testing.T) {
 	}
 	ch := Channel{Endpoint: "https://events.eu.pagerduty.com/v2/enqueue/"}
 	if got := ch.address(pagerEvents); got != "https://events.eu.pagerduty.com/v2/enqueue" {
-		t.Errorf("a whole address becomes %s", got)
+		t.Errorf("address(%s) = %s, want it unchanged", ch.Endpoint, got)
 	}
 }
 
@@ -386,12 +388,12 @@ func TestConceal(t *testing.T) {
 	} {
 		got, _ := slack.Conceal(c.endpoint, c.secrets)
 		if got != c.wantEndpoint || c.secrets[WebhookURL] != c.wantHook {
-			t.Errorf("%s: endpoint %q, hook %q", name, got, c.secrets[WebhookURL])
+			t.Errorf("%s: endpoint %q, hook %q, want %q and %q", name, got, c.secrets[WebhookURL], c.wantEndpoint, c.wantHook)
 		}
 	}
 	hooked, _ := Find(Webhook)
 	if got, moved := hooked.Conceal(hook, map[string]string{}); moved || got != hook {
-		t.Error("the endpoint of a generic webhook moved")
+		t.Errorf("Conceal for a generic webhook = %q, %v, want the endpoint unchanged", got, moved)
 	}
 }
 
@@ -417,28 +419,28 @@ func TestChecks(t *testing.T) {
 				}
 			}
 			if wrong := kind.Check(c); len(wrong) > 0 {
-				t.Errorf("%s with %v: %v", kind.Name, set, wrong)
+				t.Errorf("%s with %v: Check = %v, want no offence", kind.Name, set, wrong)
 			}
 			for _, s := range d.Settings {
 				kept := c.Settings[s.Name]
 				delete(c.Settings, s.Name)
 				if needed := s.Required || s.With != "" && c.Credential[s.With] != ""; needed && len(kind.Check(c)) == 0 {
-					t.Errorf("%s with %v: %s may be absent", kind.Name, set, s.Name)
+					t.Errorf("%s with %v, without %s: no offence", kind.Name, set, s.Name)
 				}
 				c.Settings[s.Name] = 7.0
 				if len(kind.Check(c)) == 0 {
-					t.Errorf("%s: %s may be a number", kind.Name, s.Name)
+					t.Errorf("%s with a number as %s: no offence", kind.Name, s.Name)
 				}
 				for _, odd := range []string{"OPS\r\nBcc: eve@example.com", "OPS\x00"} {
 					if c.Settings[s.Name] = odd; len(kind.Check(c)) == 0 {
-						t.Errorf("%s: %s may be %q", kind.Name, s.Name, odd)
+						t.Errorf("%s with %q as %s: no offence", kind.Name, odd, s.Name)
 					}
 				}
 				c.Settings[s.Name] = kept
 			}
 			c.Credential["other"] = "x"
 			if len(kind.Check(c)) == 0 {
-				t.Errorf("%s takes %v and another member", kind.Name, set)
+				t.Errorf("%s with %v and another member: no offence", kind.Name, set)
 			}
 		}
 	}
@@ -459,7 +461,7 @@ func FuzzFormats(f *testing.F) {
 			for _, status := range []string{Firing, Resolved} {
 				m.Status = status
 				if out := kind.Send(v.call, c.Channel, m); out.Error != "" {
-					t.Fatal(out)
+					t.Fatalf("Send of %+v = %+v, want no error", m, out)
 				}
 			}
 		}

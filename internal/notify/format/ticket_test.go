@@ -31,11 +31,11 @@ func TestOddTickets(t *testing.T) {
 					return outbound.Response{Status: 200, Body: []byte(strings.ReplaceAll(body, "ID", quoted))}, nil
 				}, Channel{Endpoint: "https://desk.example", Settings: map[string]any{"project": "OPS"}, Credential: map[string]string{AccessToken: "t"}}, m)
 				if out.Error == "" || out.Ticket != "" {
-					t.Errorf("%s takes %q: %+v after %q", name, id, out, paths)
+					t.Errorf("%s with the ticket id %q = %+v after %q, want an error", name, id, out, paths)
 				}
 				for _, p := range paths {
 					if id != "" && strings.HasSuffix(p, id) || len(paths) > 2 {
-						t.Errorf("%s calls %q", name, paths)
+						t.Errorf("%s calls %q, want at most two addresses, without the id %q", name, paths, id)
 					}
 				}
 			}

@@ -7,10 +7,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// TestCheck: each error in a configuration is reported at its pointer.
+// TestCheck checks that each error in a configuration is reported at its pointer.
 func TestCheck(t *testing.T) {
 	one := 1
-	good := func(edit func(c *Config, s *Credentials)) (Config, Credentials) {
+	edited := func(edit func(c *Config, s *Credentials)) (Config, Credentials) {
 		c, s := Config{URL: "https://x.example/"}, Credentials{}
 		edit(&c, &s)
 		return c, s
@@ -43,31 +43,31 @@ func TestCheck(t *testing.T) {
 			c.Headers, s.Headers = map[string]string{"x-key": "a"}, map[string]string{"X-Key": "b"}
 		},
 	} {
-		c, s := good(edit)
+		c, s := edited(edit)
 		wrong := Check(HTTPJSON, c, s)
 		switch {
 		case want == "" && len(wrong) > 0:
-			t.Errorf("a good configuration: %v", wrong)
+			t.Errorf("Check of a valid configuration = %v, want no offence", wrong)
 		case want != "" && (len(wrong) == 0 || wrong[0].Pointer != want):
-			t.Errorf("want an offence at %s, got %v", want, wrong)
+			t.Errorf("Check = %v, want an offence at %s", wrong, want)
 		}
 		for _, d := range wrong {
 			if strings.Contains(d.Message, "\n") || d.Message == "" {
-				t.Errorf("%s: the message is %q", want, d.Message)
+				t.Errorf("the message at %s is %q, want one line", d.Pointer, d.Message)
 			}
 		}
 	}
-	c, s := good(func(c *Config, _ *Credentials) { c.Pagination = &Pagination{Type: "page"} })
+	c, s := edited(func(c *Config, _ *Credentials) { c.Pagination = &Pagination{Type: "page"} })
 	if wrong := Check(HTTPJSON, c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/records" {
-		t.Errorf("pages of a whole answer: %v", wrong)
+		t.Errorf("Check of pages without records = %v, want an offence at /configuration/records", wrong)
 	}
-	c, s = good(func(c *Config, _ *Credentials) { c.Incremental = &Incremental{Parameter: "since"} })
+	c, s = edited(func(c *Config, _ *Credentials) { c.Incremental = &Incremental{Parameter: "since"} })
 	if wrong := Check(HTTPJSON, c, s); len(wrong) != 1 || wrong[0].Pointer != "/configuration/key" {
-		t.Errorf("changes without keys: %v", wrong)
+		t.Errorf("Check of changes without a key = %v, want an offence at /configuration/key", wrong)
 	}
 }
 
-// FuzzPath: no path fails on a document, or finds more values than the document has.
+// FuzzPath checks that no path fails on a document, or finds more values than the document has.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"$", "a", "$.a", "$['a']", `$["b c"][0].d`, "$[*].*", "$..a", "$[-1]", "$[01]", "$[", "$.a[", "$['", "$.é", "$[99999999999999999999]"} {
 		f.Add(seed, `{"a":[1,{"b":2}],"b c":[{"d":[]}],"é":null}`)
@@ -83,10 +83,10 @@ func FuzzPath(f *testing.F) {
 		}
 		found := p.all(v)
 		if len(found) > len(doc) || !p.many && len(found) > 1 {
-			t.Errorf("%q finds %d values in %s", text, len(found), doc)
+			t.Errorf("the path %q finds %d values in %s, want no more than it has, and one without a wildcard", text, len(found), doc)
 		}
 		if one := p.one(v); !p.many && len(found) == 1 && !value.Identical(one, found[0]) {
-			t.Errorf("%q: one and all differ", text)
+			t.Errorf("the path %q: one = %s, want %s as in all", text, one.AppendJSON(nil), found[0].AppendJSON(nil))
 		}
 	})
 }

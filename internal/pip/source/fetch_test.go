@@ -2,12 +2,12 @@ package source
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,30 +15,42 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // fetcher returns a Fetcher that may call this machine.
 func fetcher(t *testing.T) *Fetcher {
-	target := outbound.New(outbound.Config{
-		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, Timeout: CallTime, MaxReply: MaxBytes,
-	})
-	t.Cleanup(target.Close)
-	return &Fetcher{Target: target, Now: time.Now}
+	t.Helper()
+	return fetcherFor(t, nil)
+}
+
+// fetcherFor returns a Fetcher that may call this machine and trusts an authority.
+func fetcherFor(t *testing.T, roots *x509.CertPool) *Fetcher {
+	t.Helper()
+	return &Fetcher{Target: outboundtest.New(t, outbound.Config{Timeout: CallTime, MaxReply: MaxBytes, RootCAs: roots}, outboundtest.Loopback), Now: time.Now}
 }
 
 // serve starts a source.
 func serve(t *testing.T, answer http.HandlerFunc) string {
+	t.Helper()
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// text starts a source that always answers with the same text.
-func text(t *testing.T, body string) string {
-	return serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
+// answerText always answers with the same text.
+func answerText(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }
 }
 
+// serveText starts a source that always answers with the same text.
+func serveText(t *testing.T, body string) string {
+	t.Helper()
+	return serve(t, answerText(body))
+}
+
+// get fetches, and fails the test if that fails.
 func (f *Fetcher) get(t *testing.T, o Order) Result {
 	t.Helper()
 	res, err := f.Fetch(t.Context(), o)
@@ -48,18 +60,18 @@ func (f *Fetcher) get(t *testing.T, o Order) Result {
 	return res
 }
 
-// fails runs a fetch that must fail with a message for the owner of the source.
-func (f *Fetcher) fails(t *testing.T, o Order, want string) *Failure {
+// wantFailure runs a fetch that must fail with a message for the owner of the source.
+func (f *Fetcher) wantFailure(t *testing.T, o Order, want string) *Failure {
 	t.Helper()
 	res, err := f.Fetch(t.Context(), o)
 	failure, ok := errors.AsType[*Failure](err)
 	if !ok || !strings.Contains(failure.Message, want) {
-		t.Fatalf("want a failure with %q, got %v and %.200s", want, err, res.Data.AppendJSON(nil))
+		t.Fatalf("Fetch = %.200s, %v, want a failure with %q", res.Data.AppendJSON(nil), err, want)
 	}
 	return failure
 }
 
-// TestShapes: how answers are converted, by configuration.
+// TestShapes checks how answers are converted, by configuration.
 func TestShapes(t *testing.T) {
 	const people = `{"items":[{"id":"ada","name":"Ada","grade":{"level":7},"teams":[{"n":"x"},{"n":"y"}]},{"id":8,"name":"Bob"}]}`
 	for _, c := range []struct {
@@ -84,22 +96,22 @@ func TestShapes(t *testing.T) {
 		{"one field of an object", `{"a":{"b":1},"c":2}`, Config{Fields: map[string]string{"x": "$.a.b"}}, `{"x":1}`, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.cfg.URL = text(t, c.body)
+			c.cfg.URL = serveText(t, c.body)
 			res := fetcher(t).get(t, Order{Config: c.cfg})
 			if got := string(res.Data.AppendJSON(nil)); got != c.want || res.Records != c.records {
-				t.Errorf("got %s of %d records, want %s of %d", got, res.Records, c.want, c.records)
+				t.Errorf("the data is %s of %d records, want %s of %d", got, res.Records, c.want, c.records)
 			}
 		})
 	}
 }
 
-// TestPages: each kind of pagination works, and makes the expected requests.
+// TestPages checks that each kind of pagination works, and makes the expected requests.
 func TestPages(t *testing.T) {
 	const total = 25
-	var asked atomic.Int64
+	var calls atomic.Int64
 	paged := func(next func(w http.ResponseWriter, r *http.Request, from, size int) string) string {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
+			calls.Add(1)
 			q := r.URL.Query()
 			size, _ := strconv.Atoi(q.Get("limit"))
 			from, _ := strconv.Atoi(q.Get("offset") + q.Get("start"))
@@ -146,22 +158,22 @@ func TestPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.pages.SizeParameter, c.pages.PageSize = "limit", 10
 			o := Order{Config: Config{URL: c.url, Records: "$.items", Key: "id", Pagination: &c.pages}}
-			asked.Store(0)
+			calls.Store(0)
 			res := fetcher(t).get(t, o)
-			if res.Records != total || asked.Load() != 3 {
-				t.Errorf("%d records of %d in %d calls", res.Records, total, asked.Load())
+			if res.Records != total || calls.Load() != 3 {
+				t.Errorf("%d records in %d calls, want %d in 3", res.Records, calls.Load(), total)
 			}
 			o.Sample = true
-			asked.Store(0)
+			calls.Store(0)
 			res = fetcher(t).get(t, o)
-			if asked.Load() != 1 || len(res.Sample) != sampled || len(res.Fields) != 1 || res.Fields[0] != (Field{"id", "number"}) {
-				t.Errorf("the sample took %d calls: %v %v", asked.Load(), res.Sample, res.Fields)
+			if calls.Load() != 1 || len(res.Sample) != sampled || len(res.Fields) != 1 || res.Fields[0] != (Field{"id", "number"}) {
+				t.Errorf("the sample is %v with the fields %v after %d calls, want %d records with the id after one", res.Sample, res.Fields, calls.Load(), sampled)
 			}
 		})
 	}
 }
 
-// TestSignIn: a source gets the credentials of its kind, and no others.
+// TestSignIn checks that a source gets the credentials of its kind, and no others.
 func TestSignIn(t *testing.T) {
 	var got http.Header
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone(); fmt.Fprint(w, `{}`) })
@@ -189,16 +201,16 @@ func TestSignIn(t *testing.T) {
 		o.Config.URL = url
 		fetcher(t).get(t, o)
 		if got.Get("Authorization") != want {
-			t.Errorf("the source got %q, want %q", got.Get("Authorization"), want)
+			t.Errorf("Authorization = %q, want %q", got.Get("Authorization"), want)
 		}
 	}
 	o := Order{Config: Config{URL: url, OAuth: grant("")}, Credentials: Credentials{OAuth: &Client{ID: "gate", Secret: "wrong"}}}
-	if f := fetcher(t).fails(t, o, "returned no token"); f.Status != 401 {
-		t.Errorf("the status is %d", f.Status)
+	if f := fetcher(t).wantFailure(t, o, "returned no token"); f.Status != 401 {
+		t.Errorf("the status of the failure is %d, want 401", f.Status)
 	}
 }
 
-// TestHostileSources: no answer of a source can exceed the bounds, and a failure does not quote the
+// TestHostileSources checks that no answer of a source can exceed the bounds, and a failure does not quote the
 // answer.
 func TestHostileSources(t *testing.T) {
 	const canary = "canary-4711"
@@ -230,49 +242,45 @@ func TestHostileSources(t *testing.T) {
 		"an unknown status":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(599) }, Config{}, "answered 599"},
 		"304 that was not asked":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, Config{}, "answered 304"},
 		"a closed connection":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Config{}, "could not be reached"},
-		"no JSON":                   {says(canary), Config{}, "not JSON"},
-		"gzip that was not asked":   {says("\x1f\x8b\x08\x00canary"), Config{}, "not JSON"},
-		"an empty answer":           {says(""), Config{}, "not JSON"},
-		"two documents":             {says(`{} {}`), Config{}, "not JSON"},
-		"deep nesting":              {says(strings.Repeat("[", 100_000)), Config{}, "not JSON"},
-		"a huge number":             {says(`{"n":1e400}`), Config{}, "not JSON"},
-		"a huge integer":            {says(`{"n":` + strings.Repeat("9", 400) + `}`), Config{}, "not JSON"},
-		"members twice":             {says(`{"role":"user","role":"admin"}`), Config{}, "not JSON"},
-		"members by case":           {says(`{"role":"user","Role":"admin"}`), Config{}, "not JSON"},
-		"bad UTF-8":                 {says("{\"a\":\"\xff\"}"), Config{}, "not JSON"},
-		"a lone surrogate":          {says(`{"a":"\ud800"}`), Config{}, "not JSON"},
-		"more values than fit":      {says("[" + strings.Repeat("1,", 1_100_000) + "1]"), Config{}, "not JSON"},
-		"more records than fit":     {says("[" + strings.Repeat("1,", MaxRecords) + "1]"), Config{}, "more than 50000 records"},
-		"no key":                    {says(`{"items":[{"id":"a"},{"name":"b"}]}`), keyed, "record 2 has no key at id"},
-		"a key of another type":     {says(`{"items":[{"id":[1]}]}`), keyed, "record 1 has no key"},
-		"an empty key":              {says(`{"items":[{"id":""}]}`), keyed, "record 1 has no key"},
-		"a fraction as key":         {says(`{"items":[{"id":1.5}]}`), keyed, "record 1 has no key"},
-		"a key of 501 bytes":        {says(`{"items":[{"id":"` + strings.Repeat("k", 501) + `"}]}`), keyed, "record 1 has no key"},
-		"keys by case":              {says(`{"items":[{"id":"Bob"},{"id":"bob"}]}`), keyed, "differ only in case"},
-		"a cursor that is a list":   {says(`{"items":[1],"next":[1]}`), paged(Pagination{Type: "cursor", Next: "$.next"}), "neither a text nor an integer"},
+		"no JSON":                   {answerText(canary), Config{}, "not JSON"},
+		"gzip that was not asked":   {answerText("\x1f\x8b\x08\x00canary"), Config{}, "not JSON"},
+		"an empty answer":           {answerText(""), Config{}, "not JSON"},
+		"two documents":             {answerText(`{} {}`), Config{}, "not JSON"},
+		"deep nesting":              {answerText(strings.Repeat("[", 100_000)), Config{}, "not JSON"},
+		"a huge number":             {answerText(`{"n":1e400}`), Config{}, "not JSON"},
+		"a huge integer":            {answerText(`{"n":` + strings.Repeat("9", 400) + `}`), Config{}, "not JSON"},
+		"members twice":             {answerText(`{"role":"user","role":"admin"}`), Config{}, "not JSON"},
+		"members by case":           {answerText(`{"role":"user","Role":"admin"}`), Config{}, "not JSON"},
+		"bad UTF-8":                 {answerText("{\"a\":\"\xff\"}"), Config{}, "not JSON"},
+		"a lone surrogate":          {answerText(`{"a":"\ud800"}`), Config{}, "not JSON"},
+		"more values than fit":      {answerText("[" + strings.Repeat("1,", 1_100_000) + "1]"), Config{}, "not JSON"},
+		"more records than fit":     {answerText("[" + strings.Repeat("1,", MaxRecords) + "1]"), Config{}, "more than 50000 records"},
+		"no key":                    {answerText(`{"items":[{"id":"a"},{"name":"b"}]}`), keyed, "record 2 has no key at id"},
+		"a key of another type":     {answerText(`{"items":[{"id":[1]}]}`), keyed, "record 1 has no key"},
+		"an empty key":              {answerText(`{"items":[{"id":""}]}`), keyed, "record 1 has no key"},
+		"a fraction as key":         {answerText(`{"items":[{"id":1.5}]}`), keyed, "record 1 has no key"},
+		"a key of 501 bytes":        {answerText(`{"items":[{"id":"` + strings.Repeat("k", 501) + `"}]}`), keyed, "record 1 has no key"},
+		"keys by case":              {answerText(`{"items":[{"id":"Bob"},{"id":"bob"}]}`), keyed, "differ only in case"},
+		"a cursor that is a list":   {answerText(`{"items":[1],"next":[1]}`), paged(Pagination{Type: "cursor", Next: "$.next"}), "neither a text nor an integer"},
 		"a cursor that never ends":  {counting(), paged(Pagination{Type: "cursor", Next: "$.next"}), "more than 1000 pages"},
-		"a value taken many times":  {says(`{"items":[{"id":1,"big":"` + strings.Repeat("x", 1<<20) + `"}]}`), Config{Records: "$.items", Fields: many("big")}, "larger than 8 MiB"},
-		"a cursor of 5000 bytes":    {says(`{"items":[1],"next":"` + strings.Repeat("c", 5000) + `"}`), paged(Pagination{Type: "cursor", Next: "$.next"}), "longer than 4000"},
-		"a next page of gopher":     {says(`{"items":[1],"next":"gopher://x/"}`), paged(Pagination{Type: "link", Next: "$.next"}), "another host"},
-		"a next page with password": {says(`{"items":[1],"next":"//user:pass@10.0.0.1/"}`), paged(Pagination{Type: "link", Next: "$.next"}), "another host"},
+		"a value taken many times":  {answerText(`{"items":[{"id":1,"big":"` + strings.Repeat("x", 1<<20) + `"}]}`), Config{Records: "$.items", Fields: everyField("big")}, "larger than 8 MiB"},
+		"a cursor of 5000 bytes":    {answerText(`{"items":[1],"next":"` + strings.Repeat("c", 5000) + `"}`), paged(Pagination{Type: "cursor", Next: "$.next"}), "longer than 4000"},
+		"a next page of gopher":     {answerText(`{"items":[1],"next":"gopher://x/"}`), paged(Pagination{Type: "link", Next: "$.next"}), "another host"},
+		"a next page with password": {answerText(`{"items":[1],"next":"//user:pass@10.0.0.1/"}`), paged(Pagination{Type: "link", Next: "$.next"}), "another host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.cfg.URL = serve(t, c.answer)
-			if f := fetcher(t).fails(t, Order{Config: c.cfg}, c.want); strings.Contains(f.Message, "canary") {
-				t.Errorf("the failure repeats the answer: %s", f.Message)
+			if f := fetcher(t).wantFailure(t, Order{Config: c.cfg}, c.want); strings.Contains(f.Message, "canary") {
+				t.Errorf("the failure is %q, want nothing of the answer", f.Message)
 			}
 		})
 	}
 	t.Cleanup(func() {
 		if inside.Load() != 0 {
-			t.Errorf("another host got %d requests", inside.Load())
+			t.Errorf("another host got %d requests, want none", inside.Load())
 		}
 	})
-}
-
-func says(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }
 }
 
 // counting is a source that always has another page.
@@ -281,7 +289,8 @@ func counting() http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"items":[1],"next":%d}`, n.Add(1)) }
 }
 
-func many(from string) map[string]string {
+// everyField returns as many fields as are allowed, all with the same path.
+func everyField(from string) map[string]string {
 	out := map[string]string{}
 	for i := range maxFields {
 		out["f"+strconv.Itoa(i)] = from
@@ -289,7 +298,7 @@ func many(from string) map[string]string {
 	return out
 }
 
-// TestSlowSource: the time limit ends a fetch from a source that sends a byte now and then.
+// TestSlowSource checks that the time limit ends a fetch from a source that sends a byte now and then.
 func TestSlowSource(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -306,16 +315,16 @@ func TestSlowSource(t *testing.T) {
 	})
 	f := fetcher(t)
 	f.Limit = 200 * time.Millisecond
-	f.fails(t, Order{Config: Config{URL: url}}, "took longer than 200ms")
+	f.wantFailure(t, Order{Config: Config{URL: url}}, "took longer than 200ms")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.Fetch(ctx, Order{Config: Config{URL: url}})
 	if _, failed := errors.AsType[*Failure](err); err == nil || failed {
-		t.Errorf("an interrupted fetch says %v: it is no failure of the source", err)
+		t.Errorf("an interrupted fetch = %v, want an error that is no failure of the source", err)
 	}
 }
 
-// TestUnchanged: a source without changes is not read again.
+// TestUnchanged checks that a source without changes is not read again.
 func TestUnchanged(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if w.Header().Set("ETag", `"v1"`); r.Header.Get("If-None-Match") == `"v1"` {
@@ -327,19 +336,19 @@ func TestUnchanged(t *testing.T) {
 	f, o := fetcher(t), Order{Config: Config{URL: url}}
 	first := f.get(t, o)
 	if first.Unchanged || first.State.ETag != `"v1"` {
-		t.Fatalf("first: %+v", first)
+		t.Fatalf("the first fetch = %+v, want the data with its ETag", first)
 	}
 	o.State, o.Previous = first.State, first.Data
 	if again := f.get(t, o); !again.Unchanged || again.State != first.State {
-		t.Errorf("again: %+v", again)
+		t.Errorf("the second fetch = %+v, want it unchanged", again)
 	}
 	o.Previous = value.Value{} // without the data, its ETag must not be sent
 	if again := f.get(t, o); again.Unchanged {
-		t.Errorf("without data: %+v", again)
+		t.Errorf("a fetch without the earlier data = %+v, want the data", again)
 	}
 }
 
-// TestIncremental: changes are merged by key, deleted records are removed, and everything is read
+// TestIncremental checks that changes are merged by key, deleted records are removed, and everything is read
 // again after a while.
 func TestIncremental(t *testing.T) {
 	source := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -357,40 +366,40 @@ func TestIncremental(t *testing.T) {
 	now := source.Add(3 * time.Second) // our clock differs
 	f.Now = func() time.Time { return now }
 	o := Order{Config: Config{URL: url, Key: "id", Fields: map[string]string{"v": "v"}, Incremental: &Incremental{Parameter: "updated_since", Deleted: "deleted"}}}
-	step := func(want string) {
+	wantData := func(want string) {
 		t.Helper()
 		res := f.get(t, o)
 		if got := string(res.Data.AppendJSON(nil)); got != want {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the data is %s, want %s", got, want)
 		}
 		o.State, o.Previous = res.State, res.Data
 	}
-	step(`{"a":{"v":1},"b":{"v":1}}`)
-	step(`{"a":{"v":2},"c":{"v":1}}`)
+	wantData(`{"a":{"v":1},"b":{"v":1}}`)
+	wantData(`{"a":{"v":2},"c":{"v":1}}`)
 	now = now.Add(25 * time.Hour)
-	step(`{"a":{"v":1},"b":{"v":1}}`)
+	wantData(`{"a":{"v":1},"b":{"v":1}}`)
 	if want := []string{"", "2026-03-01T11:59:59Z", ""}; fmt.Sprint(since) != fmt.Sprint(want) {
-		t.Errorf("the source was asked since %q, want %q", since, want)
+		t.Errorf("the requests have updated_since %q, want %q", since, want)
 	}
 }
 
-// TestSampleIsBrief: a sample stays small, whatever the records are.
+// TestSampleIsBrief checks that a sample stays small, whatever the records are.
 func TestSampleIsBrief(t *testing.T) {
-	url := text(t, `[{"long":"`+strings.Repeat("é", 100_000)+`","list":[`+strings.Repeat("1,", 10_000)+`1],"deep":`+strings.Repeat(`{"x":`, 30)+`1`+strings.Repeat("}", 30)+`,"mixed":1},{"mixed":"a"}]`)
+	url := serveText(t, `[{"long":"`+strings.Repeat("é", 100_000)+`","list":[`+strings.Repeat("1,", 10_000)+`1],"deep":`+strings.Repeat(`{"x":`, 30)+`1`+strings.Repeat("}", 30)+`,"mixed":1},{"mixed":"a"}]`)
 	res := fetcher(t).get(t, Order{Config: Config{URL: url}, Sample: true})
 	size := 0
 	for _, v := range res.Sample {
 		size += len(v.AppendJSON(nil))
 	}
 	if size > 4000 || len(res.Sample) != 2 {
-		t.Errorf("%d records with %d bytes", len(res.Sample), size)
+		t.Errorf("the sample has %d records with %d bytes, want 2 with at most 4000", len(res.Sample), size)
 	}
 	if fmt.Sprint(res.Fields) != "[{deep object} {list array} {long string} {mixed mixed}]" {
-		t.Errorf("fields: %v", res.Fields)
+		t.Errorf("the fields are %v, want deep, list, long and mixed with their types", res.Fields)
 	}
 }
 
-// TestLarge: a fetch calls Large once before it takes much memory, for whatever reason. An error of
+// TestLarge checks that a fetch calls Large once before it takes much memory, for whatever reason. An error of
 // Large ends the fetch. A small fetch does not call Large.
 func TestLarge(t *testing.T) {
 	f := fetcher(t)
@@ -410,10 +419,10 @@ func TestLarge(t *testing.T) {
 	}{
 		"small": {pages(2, 100), 0}, "a large page": {pages(1, 300<<10), 1}, "many pages": {pages(4, 100<<10), 1}, "both": {pages(3, 300<<10), 1},
 	} {
-		asked := 0
-		o := Order{Config: c.config, Large: func(context.Context) error { asked++; return nil }}
-		if f.get(t, o); asked != c.want {
-			t.Errorf("%s: asked %d times, want %d", name, asked, c.want)
+		called := 0
+		o := Order{Config: c.config, Large: func(context.Context) error { called++; return nil }}
+		if f.get(t, o); called != c.want {
+			t.Errorf("%s: Large is called %d times, want %d", name, called, c.want)
 		}
 		if c.want == 0 {
 			continue
@@ -421,12 +430,12 @@ func TestLarge(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o.Large = func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() }
 		if _, err := f.Fetch(ctx, o); err == nil {
-			t.Errorf("%s: read without a turn", name)
+			t.Errorf("%s: a fetch that is cancelled in Large: no error", name)
 		}
 		o.Large = func(context.Context) error { return ErrBusy }
 		_, err := f.Fetch(t.Context(), o)
 		if _, failed := errors.AsType[*Failure](err); failed || !errors.Is(err, ErrBusy) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Fetch = %v, want ErrBusy, which is no failure of the source", name, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCSV: how CSV files are converted, and which are refused.
+// TestCSV checks how CSV files are converted, and which are refused.
 func TestCSV(t *testing.T) {
 	fields := map[string]string{"grade": "level"}
 	for _, c := range []struct{ name, body, key, want string }{
@@ -17,12 +17,12 @@ func TestCSV(t *testing.T) {
 		{"no lines", "id,level\n", "", `[]`},
 		{"by key", "id,level\nada,7\nbob,3\n", "id", `{"ada":{"grade":"7"},"bob":{"grade":"3"}}`},
 	} {
-		cfg := Config{URL: text(t, c.body), Format: formatCSV, Key: c.key}
+		cfg := Config{URL: serveText(t, c.body), Format: formatCSV, Key: c.key}
 		if c.key != "" {
 			cfg.Fields = fields
 		}
 		if got := string(fetcher(t).get(t, Order{Config: cfg}).Data.AppendJSON(nil)); got != c.want {
-			t.Errorf("%s: want %s, got %s", c.name, c.want, got)
+			t.Errorf("%s: the data is %s, want %s", c.name, got, c.want)
 		}
 	}
 	for body, want := range map[string]string{
@@ -35,20 +35,20 @@ func TestCSV(t *testing.T) {
 		"id\n" + strings.Repeat("a\n", MaxRecords+1):                  "more than 50000 records",
 		strings.Repeat("c", 1<<20) + "\n" + strings.Repeat("a\n", 40): "larger than",
 	} {
-		f := fetcher(t).fails(t, Order{Config: Config{URL: text(t, body), Format: formatCSV}}, want)
+		f := fetcher(t).wantFailure(t, Order{Config: Config{URL: serveText(t, body), Format: formatCSV}}, want)
 		if strings.Contains(f.Message, "canary") || strings.Contains(f.Message, "nary") {
-			t.Errorf("the failure repeats the answer: %s", f.Message)
+			t.Errorf("the failure is %q, want nothing of the answer", f.Message)
 		}
 	}
 	for _, cfg := range []Config{{Records: "$.x"}, {Key: "id", Pagination: &Pagination{Type: "page"}}} {
 		cfg.URL, cfg.Format = "https://a.example", formatCSV
-		if len(Check(HTTPJSON, cfg, Credentials{})) != 1 {
-			t.Errorf("%+v should have one offence", cfg)
+		if wrong := Check(HTTPJSON, cfg, Credentials{}); len(wrong) != 1 {
+			t.Errorf("Check(%+v) = %v, want one offence", cfg, wrong)
 		}
 	}
 }
 
-// TestDirectoryPages: a SCIM directory with short pages is read completely, or the fetch fails.
+// TestDirectoryPages checks that a SCIM directory with short pages is read completely, or the fetch fails.
 func TestDirectoryPages(t *testing.T) {
 	const people = 7
 	for _, total := range []int{people, people + 2} {
@@ -67,13 +67,13 @@ func TestDirectoryPages(t *testing.T) {
 		}}}
 		if total == people {
 			if res := fetcher(t).get(t, o); res.Records != people {
-				t.Errorf("want %d people, got %d", people, res.Records)
+				t.Errorf("the data has %d people, want %d", res.Records, people)
 			}
 			continue
 		}
-		fetcher(t).fails(t, o, "says that it has 9 records, but returned 7")
+		fetcher(t).wantFailure(t, o, "says that it has 9 records, but returned 7")
 	}
-	if len(Check(HTTPJSON, Config{URL: "https://a.example", Key: "id", Pagination: &Pagination{Type: "link", Total: "$.n"}}, Credentials{})) != 1 {
-		t.Error("total should need page or offset")
+	if wrong := Check(HTTPJSON, Config{URL: "https://a.example", Key: "id", Pagination: &Pagination{Type: "link", Total: "$.n"}}, Credentials{}); len(wrong) != 1 {
+		t.Errorf("Check of total with links = %v, want one offence", wrong)
 	}
 }

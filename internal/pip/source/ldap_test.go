@@ -17,6 +17,8 @@ import (
 	"github.com/jimlambrt/gldap"
 
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
 // ldapServer is a directory of people that answers in pages.
@@ -24,9 +26,10 @@ type ldapServer struct {
 	mu       sync.Mutex
 	people   []map[string][]string // uid has one value
 	searches []*gldap.SearchMessage
-	bare     bool // it ignores the paging control
+	bare     bool // whether it ignores the paging control
 }
 
+// newLDAP returns a directory of n people.
 func newLDAP(t *testing.T, n int) *ldapServer {
 	d := &ldapServer{}
 	for i := range n {
@@ -72,11 +75,7 @@ func (d *ldapServer) open(t *testing.T, settings *tls.Config, implicit bool) str
 	var done sync.WaitGroup
 	done.Go(func() { _ = s.Run(address, options...) })
 	t.Cleanup(func() { _ = s.Stop(); done.Wait() })
-	for deadline := time.Now().Add(30 * time.Second); !s.Ready(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the directory did not start")
-		}
-	}
+	timetest.WaitFor(t, "the directory to listen", s.Ready)
 	return scheme + address
 }
 
@@ -127,40 +126,40 @@ func ldapOrder(address string) Order {
 	}
 }
 
-// TestLDAP: all pages are read, over TLS and over StartTLS. Attributes are texts, and lists are
+// TestLDAP checks that all pages are read, over TLS and over StartTLS. Attributes are texts, and lists are
 // arrays of any length.
 func TestLDAP(t *testing.T) {
-	settings, roots := identity(t)
+	settings, roots := outboundtest.Certificate(t)
 	for _, implicit := range []bool{true, false} {
 		t.Run(fmt.Sprintf("implicit=%v", implicit), func(t *testing.T) {
 			d, f := newLDAP(t, 1203), fetcherFor(t, roots)
 			res := f.get(t, ldapOrder(d.open(t, settings, implicit)))
 			want := `{"dn":"uid=u1202,ou=people","uid":"u1202","Mail":"u1202@example.com","objectGUID":"/wD+MTIwMg==","memberOf":["cn=staff","cn=team5"],"nothing":[]}`
 			if got := string(res.Data.Get("u1202").AppendJSON(nil)); got != want || res.Records != 1203 || len(d.searches) != 3 {
-				t.Errorf("%d records in %d pages: %s", res.Records, len(d.searches), got)
+				t.Errorf("%d records in %d pages, the last is %s, want 1203 in 3 and %s", res.Records, len(d.searches), got, want)
 			}
 		})
 	}
 }
 
-// TestLDAPPages: a sample reads one page, and a directory without paging is read in one.
+// TestLDAPPages checks that a sample reads one page, and a directory without paging is read in one.
 func TestLDAPPages(t *testing.T) {
-	settings, roots := identity(t)
+	settings, roots := outboundtest.Certificate(t)
 	d, f := newLDAP(t, 700), fetcherFor(t, roots)
 	o := ldapOrder(d.open(t, settings, true))
 	o.Sample = true
 	if res := f.get(t, o); len(res.Sample) != 5 || len(d.searches) != 1 {
-		t.Errorf("the sample is %v, read in %d pages", res.Sample, len(d.searches))
+		t.Errorf("the sample is %v in %d pages, want 5 in one", res.Sample, len(d.searches))
 	}
 	d.bare, o.Sample = true, false
 	if res := f.get(t, o); res.Records != 700 {
-		t.Errorf("%d records without pages", res.Records)
+		t.Errorf("%d records without pages, want 700", res.Records)
 	}
 }
 
-// TestLDAPChanges: with incremental, the search finds only entries that changed since the last one.
+// TestLDAPChanges checks that with incremental, the search finds only entries that changed since the last one.
 func TestLDAPChanges(t *testing.T) {
-	settings, roots := identity(t)
+	settings, roots := outboundtest.Certificate(t)
 	d, f := newLDAP(t, 2), fetcherFor(t, roots)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	f.Now = func() time.Time { return at }
@@ -172,41 +171,41 @@ func TestLDAPChanges(t *testing.T) {
 	d.people[0]["mail"] = []string{"new@example.com"}
 	second := f.get(t, o)
 	if got := d.searches[1].Filter; got != "(&(objectClass=person)(whenChanged>=20260304050107Z))" {
-		t.Errorf("the filter is %s", got)
+		t.Errorf("the filter is %s, want only entries that changed since the last fetch", got)
 	}
 	if mail, _ := second.Data.Get("u0000").Get("Mail").Str(); second.Records != 2 || mail != "new@example.com" {
-		t.Errorf("after changes: %s", second.Data.AppendJSON(nil))
+		t.Errorf("the data after a change is %s, want 2 people and the new mail", second.Data.AppendJSON(nil))
 	}
 }
 
-// TestLDAPFailures: failures are reported in gatehouse's own words.
+// TestLDAPFailures checks that failures are reported in gatehouse's own words.
 func TestLDAPFailures(t *testing.T) {
-	settings, roots := identity(t)
+	settings, roots := outboundtest.Certificate(t)
 	d, f := newLDAP(t, 3), fetcherFor(t, roots)
 	f.Limit = 20 * time.Second
 	address := d.open(t, settings, true)
 	o := ldapOrder(address)
 	o.Credentials.Password = "wrong"
-	f.fails(t, o, "error 49 (Invalid Credentials)")
+	f.wantFailure(t, o, "error 49 (Invalid Credentials)")
 	o = ldapOrder(address)
 	o.Config.LDAP.BaseDN = "ou=none"
-	f.fails(t, o, "error 32 (No Such Object)")
-	fetcher(t).fails(t, ldapOrder(address), "the certificate of the directory is not valid")
-	fetcher(t).fails(t, ldapOrder("ldap"+address[len("ldaps"):]), "StartTLS")
-	f.fails(t, ldapOrder("ldaps://10.0.0.1"), "could not be reached")
+	f.wantFailure(t, o, "error 32 (No Such Object)")
+	fetcher(t).wantFailure(t, ldapOrder(address), "the certificate of the directory is not valid")
+	fetcher(t).wantFailure(t, ldapOrder("ldap"+address[len("ldaps"):]), "StartTLS")
+	f.wantFailure(t, ldapOrder("ldaps://10.0.0.1"), "could not be reached")
 	for name, answer := range map[string]string{
 		"web server": "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"huge":       "\x30\x84\x7f\xff\xff\xff\x02\x01\x01",
 		"nonsense":   "\x30\x05\x02\x01\x01\x78\x00",
 	} {
-		t.Run(name, func(t *testing.T) { f.fails(t, ldapOrder("ldap://"+peer(t, answer)), "") })
+		t.Run(name, func(t *testing.T) { f.wantFailure(t, ldapOrder("ldap://"+serveBytes(t, answer)), "") })
 	}
 	d.people[1]["memberOf;range=0-1499"] = []string{"cn=a"}
 	delete(d.people[1], "memberOf")
-	f.fails(t, ldapOrder(address), "only a part of the values of memberOf")
+	f.wantFailure(t, ldapOrder(address), "only a part of the values of memberOf")
 }
 
-// TestFraming: the elements of messages are counted across reads of any size, and encodings that
+// TestFraming checks that the elements of messages are counted across reads of any size, and encodings that
 // LDAP does not use are refused.
 func TestFraming(t *testing.T) {
 	long := func(tag string, content string) string {
@@ -245,7 +244,7 @@ func TestFraming(t *testing.T) {
 			got, err := io.ReadAll(&framed{Conn: near})
 			_ = near.Close()
 			if c.good && (err != nil || string(got) != c.stream) || !c.good && !errors.Is(err, errFraming) {
-				t.Errorf("%s in pieces of %d: %d bytes, %v", name, size, len(got), err)
+				t.Errorf("%s in pieces of %d: %d bytes, %v, want it read: %v", name, size, len(got), err, c.good)
 			}
 			if len(c.stream) > 1<<20 {
 				break

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestSCIM: the users of a directory are read by the rules of SCIM, with user names as keys.
+// TestSCIM checks that the users of a directory are read by the rules of SCIM, with user names as keys.
 func TestSCIM(t *testing.T) {
 	const people = 230
 	var filters []string
@@ -43,28 +43,28 @@ func TestSCIM(t *testing.T) {
 	o := Order{Provider: SCIM, Credentials: Credentials{Token: "token"}, Config: Config{URL: url + "/scim/v2/Users", Fields: map[string]string{"active": "active"}, Incremental: &Incremental{}}}
 	first := f.get(t, o)
 	if first.Records != people || len(filters) != 5 || filters[0] != "" {
-		t.Errorf("%d people, filters %q", first.Records, filters)
+		t.Errorf("%d people with the filters %q, want %d with 5 requests without a filter", first.Records, filters, people)
 	}
 	if got := string(first.Data.Get("user1").AppendJSON(nil)); got != `{"active":false}` {
-		t.Errorf("user1 is %s", got)
+		t.Errorf("user1 is %s, want inactive", got)
 	}
 	o.State, o.Previous, filters = first.State, first.Data, nil
 	o.State.Since, o.State.FullAt = at, at
 	second := f.get(t, o)
 	if want := []string{`meta.lastModified ge "2026-03-04T05:06:07Z"`}; !slices.Equal(filters, want) {
-		t.Errorf("the filters are %q", filters)
+		t.Errorf("the filters are %q, want %q", filters, want)
 	}
 	if got := string(second.Data.Get("user1").AppendJSON(nil)); got != `{"active":true}` || second.Records != people {
-		t.Errorf("after a change, of %d people user1 is %s", second.Records, got)
+		t.Errorf("after a change user1 of %d people is %s, want active of %d", second.Records, got, people)
 	}
 	for path, key := range map[string]string{"/Users": "userName", "/Groups/": "displayName", "/x": "id"} {
 		if got := scimKey("https://a.example/scim/v2" + path); got != key {
-			t.Errorf("the key of %s is %s", path, got)
+			t.Errorf("scimKey(%s) = %s, want %s", path, got, key)
 		}
 	}
 }
 
-// TestS3: a file is read with a signature that a store accepts, and is not read again until it
+// TestS3 checks that a file is read with a signature that a store accepts, and is not read again until it
 // changes.
 func TestS3(t *testing.T) {
 	const region = "eu-west-1"
@@ -88,26 +88,26 @@ func TestS3(t *testing.T) {
 	}}
 	res := f.get(t, o)
 	if got := string(res.Data.AppendJSON(nil)); got != `{"ada":{"grade":"7"},"bob":{"grade":"3"}}` {
-		t.Errorf("the file is %s", got)
+		t.Errorf("the data is %s, want the grades of ada and bob", got)
 	}
 	o.State, o.Previous = res.State, res.Data
 	if again := f.get(t, o); !again.Unchanged {
-		t.Error("the file was read again")
+		t.Errorf("the second fetch = %+v, want it unchanged", again)
 	}
 	// Temporary keys have a session token, which is also signed.
 	session = "a/session+token=="
-	f.fails(t, o, "answered 403")
+	f.wantFailure(t, o, "answered 403")
 	o.Credentials.SessionToken = session
 	if again := f.get(t, o); !again.Unchanged {
-		t.Error("with a session token the file was read again")
+		t.Errorf("a fetch with a session token = %+v, want it unchanged", again)
 	}
 	o.Credentials.Password = "wrong"
-	if failure := f.fails(t, o, "answered 403"); failure.Status != http.StatusForbidden {
-		t.Errorf("the status is %d", failure.Status)
+	if failure := f.wantFailure(t, o, "answered 403"); failure.Status != http.StatusForbidden {
+		t.Errorf("the status of the failure is %d, want 403", failure.Status)
 	}
-	o = Order{Provider: S3, Config: Config{URL: text(t, "id\nada\n"), Format: formatCSV, Fields: map[string]string{"who": "id"}}}
+	o = Order{Provider: S3, Config: Config{URL: serveText(t, "id\nada\n"), Format: formatCSV, Fields: map[string]string{"who": "id"}}}
 	if got := string(f.get(t, o).Data.AppendJSON(nil)); got != `[{"who":"ada"}]` {
-		t.Errorf("a public file is %s", got)
+		t.Errorf("the data of a public file is %s, want ada", got)
 	}
 }
 
@@ -136,7 +136,7 @@ func signedS3(r *http.Request, access, secret, session, region string) bool {
 	return strings.ReplaceAll(r.Header.Get("Authorization"), ", ", ",") == want && r.Header.Get("X-Amz-Content-Sha256") == hash("")
 }
 
-// TestCheckProviders: members that a provider does not accept, or that it requires, are reported at
+// TestCheckProviders checks that members that a provider does not accept, or that it requires, are reported at
 // their pointers.
 func TestCheckProviders(t *testing.T) {
 	query, search := &Query{Query: "SELECT 1 AS id"}, &Search{BaseDN: "dc=example,dc=com", Lists: []string{"memberOf"}}
@@ -196,22 +196,22 @@ func TestCheckProviders(t *testing.T) {
 		wrong := Check(c.provider, c.config, c.secrets)
 		switch {
 		case c.want == "" && len(wrong) > 0:
-			t.Errorf("%s %+v: %v", c.provider, c.config, wrong)
+			t.Errorf("Check(%s, %+v) = %v, want no offence", c.provider, c.config, wrong)
 		case c.want != "" && (len(wrong) != 1 || wrong[0].Pointer != c.want):
-			t.Errorf("%s %+v: want one offence at %s, got %v", c.provider, c.config, c.want, wrong)
+			t.Errorf("Check(%s, %+v) = %v, want one offence at %s", c.provider, c.config, wrong, c.want)
 		}
 	}
 }
 
-// TestOrigins: a change of the host, or to a connection in clear, changes the origins.
+// TestOrigins checks that a change of the host, or to a connection in clear, changes the origins.
 func TestOrigins(t *testing.T) {
 	of := func(url string) [3]string { return Origins(Config{URL: url}) }
 	for _, other := range []string{"postgres://b.example/x", "postgres://a.example:6432/x", "postgres://a.example/x?sslmode=disable", "ldaps://a.example", "https://a.example/x"} {
 		if of("postgres://a.example/x") == of(other) {
-			t.Errorf("%s has the same origin", other)
+			t.Errorf("Origins(%s) is that of postgres://a.example/x, want another", other)
 		}
 	}
 	if of("postgres://a.example/x") != of("postgres://A.example/y") {
-		t.Error("another database of the same server has another origin")
+		t.Error("Origins of another database of the same server differ, want the same")
 	}
 }

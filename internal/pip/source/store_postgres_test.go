@@ -3,13 +3,9 @@ package source
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,26 +17,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
-	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
-
-// identity returns a certificate for this machine, and the authority that a client must trust.
-func identity(t *testing.T) (*tls.Config, *x509.CertPool) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	t.Cleanup(s.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	return &tls.Config{Certificates: s.TLS.Certificates}, roots
-}
-
-// fetcherFor returns a Fetcher that may call this machine and trusts an authority.
-func fetcherFor(t *testing.T, roots *x509.CertPool) *Fetcher {
-	target := outbound.New(outbound.Config{
-		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true, Timeout: CallTime, MaxReply: MaxBytes, RootCAs: roots,
-	})
-	t.Cleanup(target.Close)
-	return &Fetcher{Target: target, Now: time.Now}
-}
 
 // database is a table of people in a real PostgreSQL.
 type database struct {
@@ -51,6 +29,7 @@ type database struct {
 	secrets Credentials
 }
 
+// newDatabase creates a table with ada and bob.
 func newDatabase(t *testing.T) *database {
 	if !slices.Contains(dbtest.Backends(), dbtest.Postgres) {
 		t.Skip("needs PostgreSQL: a full run has it")
@@ -98,27 +77,27 @@ func (d *database) order(query string) Order {
 	}
 }
 
-// TestSQL: each row is a record, with the JSON types to which PostgreSQL converts its columns.
+// TestSQL checks that each row is a record, with the JSON types to which PostgreSQL converts its columns.
 func TestSQL(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	res := f.get(t, d.order("SELECT id, grade, manager, tags, extra FROM people -- all of them\n;"))
 	want := `{"ada":{"id":"ada","grade":7,"manager":true,"tags":["a","b"],"extra":{"x":1}},"bob":{"id":"bob","grade":3,"manager":false,"tags":[],"extra":null}}`
 	if got := string(res.Data.AppendJSON(nil)); got != want || res.Records != 2 {
-		t.Errorf("%d records: %s", res.Records, got)
+		t.Errorf("the data is %s of %d records, want %s of 2", got, res.Records, want)
 	}
 	o := d.order("WITH old AS (SELECT * FROM people) SELECT id, grade FROM old ORDER BY id")
 	o.Config.Key, o.Config.Fields = "", map[string]string{"g": "grade"}
 	if got := string(f.get(t, o).Data.AppendJSON(nil)); got != `[{"g":7},{"g":3}]` {
-		t.Errorf("an array: %s", got)
+		t.Errorf("without a key the data is %s, want an array of grades", got)
 	}
 	o = d.order("SELECT id, grade FROM people")
 	o.Sample = true
 	if res := f.get(t, o); len(res.Sample) != 2 || len(res.Fields) != 2 || res.Fields[0] != (Field{"grade", "number"}) {
-		t.Errorf("the sample: %v %v", res.Sample, res.Fields)
+		t.Errorf("the sample is %v with the fields %v, want 2 records with 2 fields", res.Sample, res.Fields)
 	}
 }
 
-// TestSQLChanges: with incremental, a sync reads only changes, and removes deleted records.
+// TestSQLChanges checks that with incremental, a sync reads only changes, and removes deleted records.
 func TestSQLChanges(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	o := d.order("SELECT id, grade, gone FROM people WHERE $1::timestamptz IS NULL OR changed_at >= $1")
@@ -131,18 +110,18 @@ func TestSQLChanges(t *testing.T) {
 	o.State, o.Previous = first.State, first.Data
 	second := f.get(t, o)
 	if got := string(second.Data.AppendJSON(nil)); got != `{"ada":{"grade":9}}` {
-		t.Errorf("after changes: %s", got)
+		t.Errorf("the data after changes is %s, want ada with 9", got)
 	}
 	if !second.State.FullAt.Equal(first.State.FullAt) || second.State.Since.Before(first.State.Since) {
-		t.Errorf("the state: %+v after %+v", second.State, first.State)
+		t.Errorf("the state is %+v after %+v, want the same full sync and a later time", second.State, first.State)
 	}
 	f.Now = func() time.Time { return time.Now().Add(25 * time.Hour) }
 	if got := string(f.get(t, o).Data.AppendJSON(nil)); got != `{"ada":{"grade":9},"eve":{"grade":1}}` {
-		t.Errorf("after a full sync: %s", got)
+		t.Errorf("the data after a full sync is %s, want ada and eve", got)
 	}
 }
 
-// TestSQLFailures: failures are reported in gatehouse's own words, and nothing is written.
+// TestSQLFailures checks that failures are reported in gatehouse's own words, and nothing is written.
 func TestSQLFailures(t *testing.T) {
 	d, f := newDatabase(t), fetcher(t)
 	for query, want := range map[string]string{
@@ -162,43 +141,43 @@ func TestSQLFailures(t *testing.T) {
 		"SELECT grade / 10.0 AS id FROM people":                                  "has no key",
 		"SELECT id FROM people WHERE id = $1":                                    "connection to the database failed",
 	} {
-		failure := f.fails(t, d.order(query), want)
+		failure := f.wantFailure(t, d.order(query), want)
 		if strings.Contains(failure.Message, "ada") {
-			t.Errorf("%s: the message repeats data: %s", query, failure.Message)
+			t.Errorf("%s: the failure is %q, want no data in it", query, failure.Message)
 		}
 	}
 	o := d.order("SELECT set_config('default_transaction_read_only', 'off', false) AS id")
 	f.get(t, o)
 	var n int
 	if err := d.QueryRow(t.Context(), "SELECT count(*) FROM "+d.table).Scan(&n); err != nil || n != 2 {
-		t.Errorf("the table has %d rows, error %v", n, err)
+		t.Errorf("the table has %d rows, error %v, want 2", n, err)
 	}
 	o = d.order("SELECT id FROM people")
 	o.Config.URL = strings.Replace(o.Config.URL, "?sslmode=disable", "", 1)
-	f.fails(t, o, "the connection to the database failed")
+	f.wantFailure(t, o, "the connection to the database failed")
 	o.Config.URL = "postgres://10.0.0.1/people"
-	f.fails(t, o, "could not be reached")
+	f.wantFailure(t, o, "could not be reached")
 }
 
-// TestSQLEncrypted: by default the connection is encrypted and the certificate is verified.
+// TestSQLEncrypted checks that by default the connection is encrypted and the certificate is verified.
 func TestSQLEncrypted(t *testing.T) {
 	d := newDatabase(t)
-	settings, roots := identity(t)
+	settings, roots := outboundtest.Certificate(t)
 	o := d.order("SELECT id, grade FROM people")
 	u, err := url.Parse(o.Config.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Host, u.RawQuery = encrypting(t, u.Host, settings), ""
+	u.Host, u.RawQuery = serveTLS(t, u.Host, settings), ""
 	o.Config.URL = u.String()
 	if res := fetcherFor(t, roots).get(t, o); res.Records != 2 {
-		t.Errorf("%d records", res.Records)
+		t.Errorf("%d records over TLS, want 2", res.Records)
 	}
-	fetcher(t).fails(t, o, "the certificate of the database is not valid")
+	fetcher(t).wantFailure(t, o, "the certificate of the database is not valid")
 }
 
-// encrypting starts a proxy that adds TLS to a PostgreSQL server, with its SSLRequest message.
-func encrypting(t *testing.T, server string, settings *tls.Config) string {
+// serveTLS starts a proxy that adds TLS to a PostgreSQL server, with its SSLRequest message.
+func serveTLS(t *testing.T, server string, settings *tls.Config) string {
 	t.Helper()
 	return freeport.Accept(t, func(conn net.Conn) {
 		request := make([]byte, 8) // SSLRequest
@@ -221,7 +200,7 @@ func encrypting(t *testing.T, server string, settings *tls.Config) string {
 	})
 }
 
-// TestSQLPeers: if the server at the address is not PostgreSQL, the fetch ends with a Failure.
+// TestSQLPeers checks that if the server at the address is not PostgreSQL, the fetch ends with a Failure.
 func TestSQLPeers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"web server": "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -232,18 +211,18 @@ func TestSQLPeers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fetcher(t)
 			f.Limit = 2 * time.Second
-			o := Order{Provider: SQL, Credentials: Credentials{Username: "u"}, Config: Config{URL: "postgres://" + peer(t, answer) + "/x?sslmode=disable", SQL: &Query{Query: "SELECT 1"}}}
+			o := Order{Provider: SQL, Credentials: Credentials{Username: "u"}, Config: Config{URL: "postgres://" + serveBytes(t, answer) + "/x?sslmode=disable", SQL: &Query{Query: "SELECT 1"}}}
 			want := "the connection to the database failed"
 			if name == "silent" {
 				want = "took longer"
 			}
-			f.fails(t, o, want)
+			f.wantFailure(t, o, want)
 		})
 	}
 }
 
-// peer starts a server that sends the same bytes to every client.
-func peer(t *testing.T, answer string) string {
+// serveBytes starts a server that sends the same bytes to every client.
+func serveBytes(t *testing.T, answer string) string {
 	t.Helper()
 	return freeport.Accept(t, func(conn net.Conn) {
 		_, _ = conn.Write([]byte(answer))

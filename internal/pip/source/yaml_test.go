@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// TestYAML: aliases are followed, unless a short file would expand to gigabytes. A failure does not
+// TestYAML checks that aliases are followed, unless a short file would expand to gigabytes. A failure does not
 // quote the file.
 func TestYAML(t *testing.T) {
 	doc, err := decodeYAML("base: &base {level: 3}\nada: *base\nbob: {<<: *base, team: red}\n")
 	if want := `{"ada":{"level":3},"base":{"level":3},"bob":{"level":3,"team":"red"}}`; err != nil || string(doc.AppendJSON(nil)) != want {
-		t.Errorf("%s, %v", doc.AppendJSON(nil), err)
+		t.Errorf("decodeYAML = %s, %v, want %s", doc.AppendJSON(nil), err, want)
 	}
 	repeated := "[" + strings.TrimSuffix(strings.Repeat("*a,", 150_000), ",") + "]\n"
 	for what, c := range map[string]struct{ text, want string }{
@@ -26,7 +26,7 @@ func TestYAML(t *testing.T) {
 	} {
 		_, err := decodeYAML(c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: decodeYAML = %v, want an error with %q and nothing of the file", what, err, c.want)
 		}
 	}
 }

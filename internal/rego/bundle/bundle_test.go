@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 func bundleSet(t testing.TB) *rego.Set {
@@ -31,13 +32,13 @@ func bundleSet(t testing.TB) *rego.Set {
 	c := compiledControlOf(t, rego.Meta{ID: 3, Name: "docs", Version: 2, Targets: "channel:3 integration:4"}, accessControl)
 	return rego.NewSet(rego.SetSpec{
 		Revision: 12, Env: "sandbox", Controls: []*rego.Control{c},
-		PIP:       decodedValue(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
-		Resources: []target.Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: decodedValue(t, `{"id":1,"n":1.50}`)}},
+		PIP:       valuetest.Decode(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
+		Resources: []target.Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: valuetest.Decode(t, `{"id":1,"n":1.50}`)}},
 	})
 }
 
 func TestBundleIsDeterministicAndReadBack(t *testing.T) {
-	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: decodedValue(t, `{"tenant":"default"}`)}
+	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: valuetest.Decode(t, `{"tenant":"default"}`)}
 	one, err := Write(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -294,15 +295,6 @@ func FuzzReadBundle(f *testing.F) {
 // readVerified reads a bundle with no set known beforehand.
 func readVerified(data []byte, verify *Verify) (*Bundle, error) {
 	return Reader{Verify: verify}.Read(data)
-}
-
-func decodedValue(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
 
 func compiledControlOf(t testing.TB, m rego.Meta, source string) *rego.Control {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // What an explanation costs beside the evaluation that it explains, for a
@@ -19,7 +20,7 @@ func BenchmarkExplain(b *testing.B) {
 		"miss":  `{"user":{"roles":["x","y"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`,
 		"deny":  `{"user":{"id":"o"},"amount":200,"context":{"ip":"8.8.8.8"},"resource":{"owner":"o"}}`,
 	} {
-		in := decodedInput(b, text)
+		in := valuetest.Decode(b, text)
 		lim := rego.Limits{Now: explainNow}
 		b.Run(name+"/eval", func(b *testing.B) {
 			b.ReportAllocs()

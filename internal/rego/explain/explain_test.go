@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 const payroll = `package payroll
@@ -46,7 +47,7 @@ func explained(t *testing.T, source, input string) (rego.Outcome, reason.Explana
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	in := decodedInput(t, input)
+	in := valuetest.Decode(t, input)
 	out, e := Control(context.Background(), c, in, nil, rego.Limits{Now: explainNow})
 	if want := c.Eval(context.Background(), in, nil, rego.Limits{Now: explainNow}); out.Effect != want.Effect || out.Reason != want.Reason {
 		t.Errorf("Explain answers %v %q, Eval %v %q", out.Effect, out.Reason, want.Effect, want.Reason)
@@ -166,7 +167,7 @@ func TestTrace(t *testing.T) {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	in := decodedInput(t, `{"user":{"roles":["x"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`)
+	in := valuetest.Decode(t, `{"user":{"roles":["x"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`)
 	out, steps, e := Trace(context.Background(), c, in, nil, rego.Limits{Now: explainNow})
 	if out.Effect != rego.Deny || e.Nearest == nil {
 		t.Fatalf("%+v", out)
@@ -253,12 +254,3 @@ func TestExplainBounded(t *testing.T) {
 
 // explainNow is the time of evaluations.
 var explainNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-
-func decodedInput(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // controls are typical controls. Each must compile, and agree with topdown on all inputs below.
@@ -143,15 +144,6 @@ var controlInputs = []string{
 const controlData = `{"resources":{"1":{"name":"one","department":"finance","sensitivity":3},"2":{"name":"two","department":"sales","sensitivity":1},"3":{"name":"three","department":"sales","sensitivity":1}},
 "pip":{"hr":{"grants":{"u-1":[{"action":"read","prefix":"/a"}],"u-2":[{"action":"write","prefix":"/b"}]}},"nets":["192.168.0.0/16","10.1.0.0/16","fe80::/10"]}}`
 
-func decoded(t *testing.T, doc string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(doc), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 func TestControls(t *testing.T) {
 	for name, src := range controls {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +156,7 @@ func TestControls(t *testing.T) {
 			}
 			for _, in := range controlInputs {
 				for _, rule := range s.names {
-					if _, err := s.agree(t, rule, decoded(t, in), decoded(t, controlData)); errors.Is(err, eval.ErrLimit) {
+					if _, err := s.agree(t, rule, valuetest.Decode(t, in), valuetest.Decode(t, controlData)); errors.Is(err, eval.ErrLimit) {
 						t.Logf("%s left to topdown for %s", rule, in)
 					}
 				}
@@ -178,7 +170,7 @@ func TestEval(t *testing.T) {
 	if err != nil || s.err != nil {
 		t.Fatal(err, s.err)
 	}
-	in := decoded(t, controlInputs[2])
+	in := valuetest.Decode(t, controlInputs[2])
 	r, err := s.prog.Eval(&eval.Env{Now: testNow}, in, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -220,12 +212,12 @@ func TestConflictIsAnError(t *testing.T) {
 	if err != nil || s.err != nil {
 		t.Fatal(err, s.err)
 	}
-	_, err = s.prog.Eval(&eval.Env{Now: testNow}, decoded(t, `{"a":1,"b":1}`), nil)
+	_, err = s.prog.Eval(&eval.Env{Now: testNow}, valuetest.Decode(t, `{"a":1,"b":1}`), nil)
 	if e, ok := errors.AsType[*eval.Error](err); !ok || e.Code != "eval_conflict_error" || e.Line != 3 {
 		t.Errorf("got %v", err)
 	}
 	// A machine must be clean after an error.
-	if r, err := s.prog.Eval(&eval.Env{Now: testNow}, decoded(t, `{"b":1}`), nil); err != nil || !r.Allow.False() {
+	if r, err := s.prog.Eval(&eval.Env{Now: testNow}, valuetest.Decode(t, `{"b":1}`), nil); err != nil || !r.Allow.False() {
 		t.Errorf("after an error: %+v, %v", r, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/shape"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
 
 // pairs are two rules each, and whether their modules share one code.
@@ -53,7 +54,7 @@ var pairs = []struct {
 // TestShapes: modules that differ only in constants share one code, others do not, and both answer
 // as OPA does.
 func TestShapes(t *testing.T) {
-	input := decoded(t, `{"a":"x","n":1,"l":[1,2],"ip":"11.1.2.3"}`)
+	input := valuetest.Decode(t, `{"a":"x","n":1,"l":[1,2],"ip":"11.1.2.3"}`)
 	for _, c := range pairs {
 		a, err := load("package one\n\n" + c.a + "\n")
 		if err != nil || a.err != nil {

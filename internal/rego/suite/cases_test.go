@@ -7,17 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
-
-func decoded(t testing.TB, s string) value.Value {
-	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 func compiled(t testing.TB, m rego.Meta, source string) *rego.Control {
 	t.Helper()
@@ -31,12 +22,12 @@ func compiled(t testing.TB, m rego.Meta, source string) *rego.Control {
 func TestRunTests(t *testing.T) {
 	c := compiled(t, rego.Meta{ID: 1, Name: "ages"}, "package a\nallow if input.age >= 18\ndeny if to_number(input.n) > 3\nmask contains \"x\" if input.m\nallow if data.pip.a.ok")
 	got := RunTests(context.Background(), c, []TestCase{
-		{Name: "adult", Input: decoded(t, `{"age":20}`), Expected: true},
-		{Name: "child", Input: decoded(t, `{"age":2}`), Expected: true},
-		{Name: "masked", Input: decoded(t, `{"m":true}`), Expected: true},
-		{Name: "broken", Input: decoded(t, `{"n":"x"}`), Expected: false},
-		{Name: "broken but wanted", Input: decoded(t, `{"n":"x"}`), Expected: true},
-	}, rego.Object(decoded(t, `{"pip":{"a":{"ok":false}}}`)), rego.Limits{}, time.Now)
+		{Name: "adult", Input: valuetest.Decode(t, `{"age":20}`), Expected: true},
+		{Name: "child", Input: valuetest.Decode(t, `{"age":2}`), Expected: true},
+		{Name: "masked", Input: valuetest.Decode(t, `{"m":true}`), Expected: true},
+		{Name: "broken", Input: valuetest.Decode(t, `{"n":"x"}`), Expected: false},
+		{Name: "broken but wanted", Input: valuetest.Decode(t, `{"n":"x"}`), Expected: true},
+	}, rego.Object(valuetest.Decode(t, `{"pip":{"a":{"ok":false}}}`)), rego.Limits{}, time.Now)
 	want := []string{"adult true ALLOW", "child false NO_MATCH", "masked true MASK", "broken true DENY", "broken but wanted false DENY"}
 	for i, r := range got {
 		if s := fmt.Sprintf("%s %v %s", r.Name, r.Passed, r.Effect); s != want[i] {
@@ -55,7 +46,7 @@ func TestUnjudgedCases(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, ctx := range map[string]context.Context{"met a limit": context.Background(), "was not run": gone} {
-		got := RunTests(ctx, c, []TestCase{{Name: name, Input: decoded(t, `{}`)}}, nil, rego.Limits{Steps: 100}, nil)[0]
+		got := RunTests(ctx, c, []TestCase{{Name: name, Input: valuetest.Decode(t, `{}`)}}, nil, rego.Limits{Steps: 100}, nil)[0]
 		if got.Passed || got.Actual || got.Error == "" || got.Missed() != got.Error {
 			t.Errorf("%s: %+v", name, got)
 		}

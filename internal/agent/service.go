@@ -78,8 +78,18 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 		if err := s.check(ctx, tx, a); err != nil {
 			return err
 		}
+		last, err := lastID(ctx, tx)
+		if err != nil {
+			return err
+		}
 		if made, err = insert(ctx, tx, a); err != nil {
 			return err
+		}
+		// Ids that were never given to an agent are stopped, too, if PostgreSQL has skipped them.
+		if made.Status != Active || made.ID != last+1 {
+			if err := noteStopped(ctx, tx); err != nil {
+				return err
+			}
 		}
 		return s.record(ctx, tx, sc, made, "AI_AGENT_CREATED", map[string]any{"type": made.Type, "provider": made.Provider, "model": made.Model})
 	})
@@ -107,13 +117,18 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if a, err = update(ctx, tx, next); err != nil {
 			return err
 		}
+		if a.Status != old.Status {
+			if err := noteStopped(ctx, tx); err != nil {
+				return err
+			}
+		}
 		return s.record(ctx, tx, sc, a, "AI_AGENT_UPDATED", changesOf(old, a))
 	})
 	return a, err
 }
 
-// Delete removes an agent with its keys, usage and grants. It is then unknown to decisions. ifChange
-// is that of Update.
+// Delete removes an agent with its keys, usage and grants. It stays stopped. ifChange is that of
+// Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
 	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
@@ -123,8 +138,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if a, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
 			return err
 		}
-		if err := errors.Join(remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
+		if err := errors.Join(keepLastID(ctx, tx), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
 			return err
+		}
+		if a.Status == Active {
+			if err := noteStopped(ctx, tx); err != nil {
+				return err
+			}
 		}
 		if s.Withdraw != nil {
 			if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 const (
@@ -42,4 +43,34 @@ func update(ctx context.Context, tx *db.Tx, a Agent) (Agent, error) {
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	_, err := tx.Exec(ctx, `DELETE FROM agents WHERE id = $1`, id)
 	return err
+}
+
+// lastID returns the greatest id that an agent has or had; 0: there was none.
+func lastID(ctx context.Context, tx *db.Tx) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COALESCE(MAX(id), 0) FROM (SELECT MAX(id) AS id FROM agents UNION ALL SELECT last_id AS id FROM agents_removed) AS ids`)
+}
+
+// keepLastID stores what lastID returns, before the agent with that id is removed.
+func keepLastID(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `INSERT INTO agents_removed (one, last_id) SELECT 1, MAX(id) FROM agents WHERE true
+		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id WHERE excluded.last_id > agents_removed.last_id`)
+	return err
+}
+
+func activeIDs(ctx context.Context, tx *db.Tx) ([]int64, error) {
+	return db.All[int64](ctx, tx, `SELECT id FROM agents WHERE status = $1 ORDER BY id`, Active)
+}
+
+func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldest int64) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO agent_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM agent_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
+	return err
+}
+
+// ChangesSince counts the revisions of an environment after since that changed which agents are
+// stopped.
+func ChangesSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*) FROM agent_changes WHERE environment = $1 AND revision > $2`, string(env), since)
 }

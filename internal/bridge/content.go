@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -69,7 +70,7 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 		if err != nil {
 			return nil, err
 		}
-		meta, err := metaOf(e.tenant, b, r)
+		meta, err := metaOf(e.tenant, b, r, set.Stopped())
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
@@ -84,9 +85,9 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 }
 
 // metaOf returns the bouncer's part of the manifest. The member replay is only present when replay
-// is off, so that nothing changes for the bouncers of other tenants, and a bouncer that does not
-// know the member works as before.
-func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value, error) {
+// is off, and agents only when some are stopped, so that nothing changes for the bouncers of other
+// tenants, and a bouncer that does not know the member works as before.
+func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading, stopped actor.Stopped) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
 		return value.Value{}, err
@@ -106,7 +107,11 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 	if r.replayOff {
 		members = append(members, value.Member{Key: "replay", Value: value.String("off")})
 	}
-	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
+	all := []value.Member{{Key: "bouncer", Value: value.Object(members...)}}
+	if !stopped.IsEmpty() {
+		all = append(all, bundle.StoppedMeta(stopped))
+	}
+	return value.Object(all...), nil
 }
 
 // hashOf returns the hash of everything in a bouncer's bundle except its revision.

@@ -14,6 +14,7 @@ package decision
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
@@ -65,6 +66,8 @@ type Source struct {
 	PIP value.Value
 	// Grants is data.grants: the grants of access by subject.
 	Grants value.Value
+	// Stopped are the AI agents whose requests are refused.
+	Stopped actor.Stopped
 }
 
 // Delta is the change of a Source since a revision.
@@ -84,6 +87,8 @@ type Delta struct {
 	PIP []value.Member
 	// Grants is all of data.grants.
 	Grants value.Value
+	// Stopped are all AI agents whose requests are refused; nil: they are the same as before.
+	Stopped *actor.Stopped
 	// Whole means that Controls lists all active controls.
 	Whole bool
 }

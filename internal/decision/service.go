@@ -173,7 +173,7 @@ func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set,
 		opt.Clock, opt.Pause = t.clock, t.pause
 	}
 	d := set.Decide(ctx, req, opt)
-	if sc.Env == scope.AnyEnv && !d.Authored && d.Err == nil {
+	if sc.Env == scope.AnyEnv && !d.Authored && !d.Stopped && d.Err == nil {
 		d.Reason = s.assumed.reason(d.Reason)
 	}
 	if p := d.Panic(); p != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
@@ -53,6 +54,37 @@ type Spec struct {
 	Meta value.Value
 	// Signing signs the bundle; nil leaves it unsigned.
 	Signing *SigningKey
+}
+
+// agentsMember is the member of a manifest's metadata about the tenant's AI agents, and
+// stoppedMember its member with those whose requests are refused.
+const (
+	agentsMember  = "agents"
+	stoppedMember = "stopped"
+)
+
+// StoppedMeta returns the member of a manifest's metadata with the AI agents whose requests are
+// refused. It is in the metadata, and not among the files that bouncers share, because then a
+// change packs no files again. Bouncers that do not know the member, and stock OPAs, ignore it.
+func StoppedMeta(s actor.Stopped) value.Member {
+	return value.Member{Key: agentsMember, Value: value.Object(value.Member{Key: stoppedMember, Value: s.Value()})}
+}
+
+// stoppedIn reads the member of StoppedMeta. Older servers send none.
+func stoppedIn(meta map[string]any) (actor.Stopped, error) {
+	of, there := meta[agentsMember]
+	if !there {
+		return actor.Stopped{}, nil
+	}
+	agents, err := value.FromAny(of)
+	if err != nil {
+		return actor.Stopped{}, err
+	}
+	list := agents.Get(stoppedMember)
+	if !list.Defined() {
+		list = agents // which is malformed
+	}
+	return actor.ReadStopped(list)
 }
 
 // Write packs a set and returns its bundle for one enforcement point. Servers use Pack and

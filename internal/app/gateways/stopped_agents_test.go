@@ -1,0 +1,165 @@
+package gateways_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// TestStoppedAgents checks that an agent that is deactivated or removed is refused at a bouncer and at the
+// server alike: as the subject and among those who act for a person, whatever the controls say.
+func TestStoppedAgents(t *testing.T) {
+	t.Parallel()
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a, is := s.Admin, apptest.NewIssuer(t)
+		app := apptest.NewBackend(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "reached") })
+		agents := map[string]int64{}
+		for _, name := range []string{"bot", "other"} {
+			agents[name] = a.Do(t, "POST", "/ai-agents", body{"name": name, "type": "llm"}).Want(201).ID()
+		}
+		bot, other := fmt.Sprint("agent:", agents["bot"]), fmt.Sprint("agent:", agents["other"])
+		resource := a.Do(t, "POST", "/resources", body{"name": "app", "type": "api", "path": "/app/**", "environment": "sandbox"}).Want(201).ID()
+		a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), body{"audit_level": "comprehensive"}).Want(200)
+		apptest.Activate(t, a, "open", "sandbox", opened, body{"resource_id": resource})
+		apptest.Enforce(t, a, "sandbox")
+		strict := s.Bouncer(t, a, body{"name": "strict", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity()}}, app.Addr)
+		lenient := s.Bouncer(t, a, body{"name": "lenient", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity(), "enforcement_mode": "shadow"}}, app.Addr)
+		act := func(subs ...string) body {
+			var chain body
+			for i := len(subs) - 1; i >= 0; i-- {
+				next := body{"sub": subs[i]}
+				if chain != nil {
+					next["act"] = chain
+				}
+				chain = next
+			}
+			return chain
+		}
+		type asker struct {
+			user string
+			act  body
+		}
+		through := func(b *apptest.BouncerProcess, who asker, path, id string) *apptest.Response {
+			t.Helper()
+			claims := map[string]any{}
+			if who.act != nil {
+				claims["act"] = who.act
+			}
+			return (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+is.With(t, who.user, claims)).With("X-Request-Id", id).Do(t, "GET", path, nil)
+		}
+		atServer := func(who asker) *apptest.Response {
+			t.Helper()
+			user := body{"id": who.user}
+			if who.act != nil {
+				user["act"] = who.act
+			}
+			return a.Do(t, "POST", "/decisions/evaluate", body{"environment": "sandbox", "user": user, "resource": body{"type": "api", "path": "/app/x"}, "action": body{"name": "read"}}).Want(200)
+		}
+		askers := map[string]asker{
+			"the agent": {bot, nil}, "the agent for ann": {"ann", act(bot)}, "an actor before": {"ann", act("desk", other, bot)}, "a long chain": {"ann", act("a", "b", "c", "d", "e", "f", "g", bot)},
+			"another spelling": {strings.ToUpper(bot[:5]) + ":00" + bot[6:], nil}, "the agent for an agent": {other, act(bot)},
+		}
+		free := map[string]asker{
+			"ann": {"ann", nil}, "another agent": {other, nil}, "another agent for ann": {"ann", act(other, "desk")}, "no agent of the tenant": {"agent:987654", nil},
+			"a client": {"ann", act("desk")}, "a number alone": {fmt.Sprint(agents["bot"]), nil}, "half an id": {"agent:", nil},
+		}
+		// Checks that the bouncers and the server agree on all of them.
+		check := func(phase string, stopped bool) {
+			t.Helper()
+			for name, who := range askers {
+				id := strings.ReplaceAll(phase+"-"+name, " ", "-")
+				got, shadow, said := through(strict, who, "/app/x", id), through(lenient, who, "/app/x", "shadow-"+id), atServer(who)
+				if !stopped {
+					if got.Status != 200 || shadow.Status != 200 || said.Get("decision") != "PERMIT" {
+						t.Errorf("%s, %s: the bouncer answered %d, in shadow mode %d, and the server %s, want all to permit", phase, name, got.Status, shadow.Status, said.Body)
+					}
+					continue
+				}
+				reason := said.Text("reason")
+				if got.Status != 403 || got.Get("error") != "access_denied" || said.Get("decision") != "DENY" || !strings.Contains(reason, bot+" is not active") || got.Get("message") != reason {
+					t.Errorf("%s, %s: the bouncer answered %d %s and the server %s, want both to refuse the agent with the same reason", phase, name, got.Status, got.Body, said.Body)
+				}
+				if shadow.Status != 200 || string(shadow.Body) != "reached" {
+					t.Errorf("%s, %s: in shadow mode the bouncer answered %d %s, want the answer of the application", phase, name, shadow.Status, shadow.Body)
+				}
+				if res := through(strict, who, "/elsewhere", id+"-free"); res.Status != 403 {
+					t.Errorf("%s, %s: where no control is in scope the bouncer answered %d %s, want 403", phase, name, res.Status, res.Body)
+				}
+			}
+			for name, who := range free {
+				id := strings.ReplaceAll(phase+"-"+name, " ", "-")
+				if got, said := through(strict, who, "/app/x", id), atServer(who); got.Status != 200 || said.Get("decision") != "PERMIT" {
+					t.Errorf("%s, %s: the bouncer answered %d %s and the server %s, want both to permit", phase, name, got.Status, got.Body, said.Body)
+				}
+			}
+		}
+		until := func(status int) {
+			t.Helper()
+			apptest.Eventually(t, 20*time.Second, func() error {
+				if res := through(strict, askers["the agent"], "/app/x", "wait"); res.Status != status {
+					return fmt.Errorf("the bouncer answers %d %s, want %d", res.Status, res.Body, status)
+				}
+				return nil
+			})
+		}
+		revision := func() any {
+			t.Helper()
+			for _, b := range a.Do(t, "GET", "/deployments/revisions/sandbox", nil).Want(200).Get("bouncers").([]any) {
+				if m := b.(map[string]any); m["name"] == "strict" {
+					return m["revision"]
+				}
+			}
+			t.Fatal("the bouncer has no revision")
+			return nil
+		}
+		path := fmt.Sprint("/ai-agents/", agents["bot"])
+		check("active", false)
+
+		before := revision()
+		a.Do(t, "PUT", path, body{"name": "renamed", "model": "m", "attributes": body{"x": 1}}).Want(200)
+		a.Do(t, "POST", "/ai-agents", body{"name": "third", "type": "rag"}).Want(201)
+		a.Do(t, "PUT", path, body{"status": "inactive"}).Want(200)
+		until(403)
+		if after := revision(); after != before.(float64)+1 {
+			t.Errorf("the revision went from %v to %v, want only the change of the status to give a new one", before, after)
+		}
+		apptest.Eventually(t, 20*time.Second, func() error {
+			for _, e := range apptest.DecisionLog(t, a, "sandbox") {
+				if e.RequestID == "shadow-wait" && e.Effect == "SHADOW_WOULD_DENY" {
+					return nil
+				}
+			}
+			through(lenient, askers["the agent"], "/app/x", "shadow-wait")
+			return fmt.Errorf("the bouncer in shadow mode has not refused the agent")
+		})
+		check("inactive", true)
+		apptest.Eventually(t, 20*time.Second, func() error {
+			log := apptest.ByRequest(apptest.DecisionLog(t, a, "sandbox"))
+			for id, effect := range map[string]string{"inactive-the-agent": "DENY", "shadow-inactive-the-agent-for-ann": "SHADOW_WOULD_DENY", "inactive-a-long-chain-free": "DENY"} {
+				if e := log[id]; len(e) != 1 || e[0].Effect != effect || !strings.Contains(e[0].Reason, bot+" is not active") || e[0].PolicyID != 0 || e[0].Error != "" {
+					return fmt.Errorf("the log has %+v for %s, want one entry with %s that says why", e, id, effect)
+				}
+			}
+			return nil
+		})
+
+		// A restart without the server keeps what the last bundle said.
+		strict.Stop()
+		strict.StartDetached(t, "http://127.0.0.1:1", app.Addr)
+		check("detached", true)
+		strict.Stop()
+		strict.StartDetached(t, s.URL, app.Addr)
+
+		a.Do(t, "PUT", path, body{"status": "active"}).Want(200)
+		until(200)
+		a.Do(t, "DELETE", path, nil).Want(200)
+		until(403)
+		check("removed", true)
+	})
+}
+
+const opened = "package opened\n\nallow := true\n"

@@ -132,28 +132,35 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
 	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
-		if err = tx.Lock(ctx, lock); err != nil {
-			return err
-		}
-		if a, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
-			return err
-		}
-		if err := errors.Join(keepLastID(ctx, tx), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
-			return err
-		}
-		if a.Status == Active {
-			if err := noteStopped(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if s.Withdraw != nil {
-			if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
-				return err
-			}
-		}
-		return s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
+		a, err = s.deleteIn(ctx, tx, sc, id, ifChange)
+		return err
 	})
 	return a, err
+}
+
+// deleteIn is Delete without the keys, within tx.
+func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Agent, error) {
+	if err := tx.Lock(ctx, lock); err != nil {
+		return Agent{}, err
+	}
+	a, err := loadCurrent(ctx, tx, id, ifChange)
+	if err != nil {
+		return a, err
+	}
+	if err := errors.Join(keepLastID(ctx, tx), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
+		return a, err
+	}
+	if a.Status == Active {
+		if err := noteStopped(ctx, tx); err != nil {
+			return a, err
+		}
+	}
+	if s.Withdraw != nil {
+		if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
+			return a, err
+		}
+	}
+	return a, s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
 }
 
 // check refuses an agent whose name is empty or taken, or whose policies do not exist.

@@ -62,6 +62,7 @@ func newPacks() packs {
 // targets determines what each bouncer should run.
 func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*desiredBundle, error) {
 	round := e.packs.newRound(set)
+	agents := agentsOf(set.Stopped())
 	out := make(map[int64]*desiredBundle, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
@@ -70,11 +71,11 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 		if err != nil {
 			return nil, err
 		}
-		meta, err := metaOf(e.tenant, b, r, set.Stopped())
+		meta, err := metaOf(e.tenant, b, r)
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
-		t := &desiredBundle{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
+		t := &desiredBundle{packed: g.packed, items: g.items, meta: meta, agents: agents, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
 		if t.hash, err = e.hashOf(ctx, t); err != nil {
 			return nil, err
 		}
@@ -84,10 +85,39 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 	return out, nil
 }
 
+// stoppedAgents is the part of all manifests about the agents that are stopped, with its digest. All
+// bouncers share it, because the list may be long.
+type stoppedAgents struct {
+	member value.Member
+	sum    [sha256.Size]byte
+}
+
+// agentsOf returns that part; nil if no agent is stopped, so that nothing changes for the bouncers of
+// other tenants.
+func agentsOf(stopped actor.Stopped) *stoppedAgents {
+	if stopped.IsEmpty() {
+		return nil
+	}
+	m := bundle.StoppedMeta(stopped)
+	return &stoppedAgents{m, sha256.Sum256(m.Value.AppendJSON(nil))}
+}
+
+// manifestMeta returns the metadata of the manifest, after the members that are given.
+func (t *desiredBundle) manifestMeta(first ...value.Member) value.Value {
+	t.meta.Each(func(name string, v value.Value) bool {
+		first = append(first, value.Member{Key: name, Value: v})
+		return true
+	})
+	if t.agents != nil {
+		first = append(first, t.agents.member)
+	}
+	return value.Object(first...)
+}
+
 // metaOf returns the bouncer's part of the manifest. The member replay is only present when replay
-// is off, and agents only when some are stopped, so that nothing changes for the bouncers of other
-// tenants, and a bouncer that does not know the member works as before.
-func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading, stopped actor.Stopped) (value.Value, error) {
+// is off, so that nothing changes for the bouncers of other tenants, and a bouncer that does not
+// know the member works as before.
+func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
 		return value.Value{}, err
@@ -107,11 +137,7 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading, stopped actor
 	if r.replayOff {
 		members = append(members, value.Member{Key: "replay", Value: value.String("off")})
 	}
-	all := []value.Member{{Key: "bouncer", Value: value.Object(members...)}}
-	if !stopped.IsEmpty() {
-		all = append(all, bundle.StoppedMeta(stopped))
-	}
-	return value.Object(all...), nil
+	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
 }
 
 // hashOf returns the hash of everything in a bouncer's bundle except its revision.
@@ -121,6 +147,9 @@ func (e *environment) hashOf(ctx context.Context, t *desiredBundle) (string, err
 	h.Write(sum[:])
 	h.Write(t.meta.AppendJSON(nil))
 	h.Write([]byte("\nmasks by " + t.masks.id))
+	if t.agents != nil {
+		h.Write([]byte("\nstopped agents " + hex.EncodeToString(t.agents.sum[:])))
+	}
 	if t.signed {
 		key, err := e.svc.signingKey(ctx, e.tenant)
 		if err != nil {

@@ -25,7 +25,7 @@ type Agent struct {
 	Type          string         `json:"type" db:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
 	Provider      string         `json:"provider" db:"provider" doc:"Who hosts its model." example:"openai"`
 	Model         string         `json:"model" db:"model" doc:"Its model." example:"gpt-4o-mini"`
-	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is refused: every decision denies what it asks for, for itself or for a person."`
 	Configuration map[string]any `json:"configuration" db:"configuration" doc:"How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and your own members. Controls read it as input.user.configuration."`
 	Policies      []int64        `json:"policies" db:"policies" doc:"Ids of the policies that are meant for it, in order."`
 	Attributes    map[string]any `json:"attributes" db:"attributes" doc:"Free attributes; controls read them as input.user.attributes."`
@@ -55,7 +55,7 @@ type Change struct {
 	Type          *string                     `json:"type,omitempty" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
 	Provider      patch.Field[string]         `json:"provider,omitzero" maxLength:"200" doc:"Who hosts its model."`
 	Model         patch.Field[string]         `json:"model,omitzero" maxLength:"200" doc:"Its model."`
-	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is refused: every decision denies what it asks for, for itself or for a person."`
 	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the whole configuration."`
 	Policies      patch.Field[[]int64]        `json:"policies,omitzero" maxItems:"1000" doc:"Replaces the whole list."`
 	Attributes    patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Replaces all attributes."`

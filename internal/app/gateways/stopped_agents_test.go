@@ -16,7 +16,14 @@ func TestStoppedAgents(t *testing.T) {
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a, is := s.Admin, apptest.NewIssuer(t)
-		app := apptest.NewBackend(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "reached") })
+		app := apptest.NewBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/mcp" {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				return
+			}
+			fmt.Fprint(w, "reached")
+		})
 		agents := map[string]int64{}
 		for _, name := range []string{"bot", "other"} {
 			agents[name] = a.Do(t, "POST", "/ai-agents", body{"name": name, "type": "llm"}).Want(201).ID()
@@ -25,8 +32,10 @@ func TestStoppedAgents(t *testing.T) {
 		resource := a.Do(t, "POST", "/resources", body{"name": "app", "type": "api", "path": "/app/**", "environment": "sandbox"}).Want(201).ID()
 		a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), body{"audit_level": "comprehensive"}).Want(200)
 		apptest.Activate(t, a, "open", "sandbox", opened, body{"resource_id": resource})
+		tools := a.Do(t, "POST", "/resources", body{"name": "tools", "type": "mcp", "path": "/mcp", "environment": "sandbox"}).Want(201).ID()
+		apptest.Activate(t, a, "tools", "sandbox", "package tools\n\nallow if input.mcp.tool == \"search\"\n", body{"resource_id": tools})
 		apptest.Enforce(t, a, "sandbox")
-		strict := s.Bouncer(t, a, body{"name": "strict", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity()}}, app.Addr)
+		strict := s.Bouncer(t, a, body{"name": "strict", "environment": "sandbox", "resource_ids": []int64{resource, tools}, "configuration": body{"identity": is.Identity()}}, app.Addr)
 		lenient := s.Bouncer(t, a, body{"name": "lenient", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity(), "enforcement_mode": "shadow"}}, app.Addr)
 		act := func(subs ...string) body {
 			var chain body
@@ -137,6 +146,14 @@ func TestStoppedAgents(t *testing.T) {
 			return fmt.Errorf("the bouncer in shadow mode has not refused the agent")
 		})
 		check("inactive", true)
+		checkOtherDoors(t, s, agents["bot"])
+		ping := (&apptest.Client{Base: strict.URL}).With("Accept", "application/json, text/event-stream")
+		for user, refused := range map[string]bool{bot: true, other: false} {
+			res := ping.With("Authorization", "Bearer "+is.Token(t, user)).Do(t, "POST", "/mcp", body{"jsonrpc": "2.0", "id": 1, "method": "ping"})
+			if _, denied := res.Get("error").(map[string]any); denied != refused {
+				t.Errorf("a ping of %s = %d %s, want it refused: %v", user, res.Status, res.Body, refused)
+			}
+		}
 		apptest.Eventually(t, 20*time.Second, func() error {
 			log := apptest.ByRequest(apptest.DecisionLog(t, a, "sandbox"))
 			for id, effect := range map[string]string{"inactive-the-agent": "DENY", "shadow-inactive-the-agent-for-ann": "SHADOW_WOULD_DENY", "inactive-a-long-chain-free": "DENY"} {
@@ -163,3 +180,29 @@ func TestStoppedAgents(t *testing.T) {
 }
 
 const opened = "package opened\n\nallow := true\n"
+
+// checkOtherDoors checks that each API of the server refuses an inactive agent: AuthZEN, bulk calls and
+// OPA's protocol.
+func checkOtherDoors(t *testing.T, s *apptest.Server, id int64) {
+	t.Helper()
+	az, subject := *s.Admin, fmt.Sprint("agent:", id)
+	az.Base = s.URL
+	sandbox := az.With("X-Environment", "sandbox")
+	thing, read := body{"type": "api", "path": "/app/x"}, body{"name": "read"}
+	for name, who := range map[string]body{
+		"the agent": {"type": "agent", "id": fmt.Sprint(id)}, "the agent for ann": {"type": "user", "id": "ann", "properties": body{"act": body{"sub": subject}}}, "ann": {"type": "user", "id": "ann"},
+	} {
+		res := sandbox.Do(t, "POST", "/access/v1/evaluation", body{"subject": who, "resource": body{"type": "api", "id": "app"}, "action": read}).Want(200)
+		if res.Get("decision") != (name == "ann") {
+			t.Errorf("AuthZEN about %s = %s, want only ann permitted", name, res.Body)
+		}
+	}
+	one := body{"user": body{"id": "ann", "act": body{"sub": "x", "act": body{"sub": subject}}}, "resource": thing, "action": read}
+	bulk := s.Admin.Do(t, "POST", "/decisions/evaluate/bulk?environment=sandbox", body{"decisions": []body{one, {"user": body{"id": "ann"}, "resource": thing, "action": read}}}).Want(200)
+	if list, _ := bulk.Get("results").([]any); len(list) != 2 || list[0].(map[string]any)["decision"] != "DENY" || list[1].(map[string]any)["decision"] != "PERMIT" {
+		t.Errorf("a bulk call = %s, want the first decision refused and the second permitted", bulk.Body)
+	}
+	if res := sandbox.Do(t, "POST", "/v1/data/gatehouse/decision", body{"input": one}).Want(200); res.Get("result", "decision") != "DENY" || !strings.Contains(res.Text("result", "reason"), subject+" is not active") {
+		t.Errorf("OPA's protocol = %s, want it refused", res.Body)
+	}
+}

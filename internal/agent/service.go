@@ -85,9 +85,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 		if made, err = insert(ctx, tx, a); err != nil {
 			return err
 		}
-		// Ids that were never given to an agent are stopped, too, if PostgreSQL has skipped them.
-		if made.Status != Active || made.ID != last+1 {
-			if err := noteStopped(ctx, tx); err != nil {
+		// Ids that PostgreSQL has skipped are stopped, too.
+		if made.Status != Active || len(made.OAuthClients) > 0 || made.ID != last+1 {
+			if err := noteChange(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -117,8 +117,8 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if a, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		if a.Status != old.Status {
-			if err := noteStopped(ctx, tx); err != nil {
+		if differs(old, a) {
+			if err := noteChange(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -147,11 +147,11 @@ func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, i
 	if err != nil {
 		return a, err
 	}
-	if err := errors.Join(keepLastID(ctx, tx), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
+	if err := errors.Join(keepLastID(ctx, tx), keepClients(ctx, tx, a), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
 		return a, err
 	}
-	if a.Status == Active {
-		if err := noteStopped(ctx, tx); err != nil {
+	if a.Status == Active || len(a.OAuthClients) > 0 {
+		if err := noteChange(ctx, tx); err != nil {
 			return a, err
 		}
 	}
@@ -163,7 +163,8 @@ func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, i
 	return a, s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
 }
 
-// check refuses an agent whose name is empty or taken, or whose policies do not exist.
+// check refuses an agent whose name is empty or taken, whose policies do not exist, or whose OAuth
+// clients are not valid.
 func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	var offences []fault.Detail
 	if a.Name == "" {
@@ -178,6 +179,11 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 			offences = append(offences, fault.Detail{Pointer: fmt.Sprintf("/policies/%d", i), Message: "there is no such policy"})
 		}
 	}
+	clients, err := checkClients(ctx, tx, a)
+	if err != nil {
+		return err
+	}
+	offences = append(offences, clients...)
 	if err := fault.CheckValues("the agent is not valid", offences); err != nil {
 		return err
 	}

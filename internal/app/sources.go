@@ -41,7 +41,7 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.Grants, err = access.Data(ctx, tx, env, p.now()); err != nil {
 			return err
 		}
-		if src.Stopped, err = agent.Stopped(ctx, tx); err != nil {
+		if src.Agents, err = agent.ForDecisions(ctx, tx); err != nil {
 			return err
 		}
 		src.Resources, err = resource.Docs(ctx, tx, env)
@@ -75,18 +75,18 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		if err != nil {
 			return err
 		}
-		stopped, err := agent.ChangesSince(ctx, tx, env, since)
+		agents, err := agent.ChangesSince(ctx, tx, env, since)
 		if err != nil {
 			return err
 		}
-		known := d.Revisions + data.Revisions + granted + stopped
+		known := d.Revisions + data.Revisions + granted + agents
 		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, PIP: data.Members, Grants: grants, Rest: known < to-since}
-		if stopped > 0 {
-			all, err := agent.Stopped(ctx, tx)
+		if agents > 0 {
+			all, err := agent.ForDecisions(ctx, tx)
 			if err != nil {
 				return err
 			}
-			out.Stopped = &all
+			out.Agents = &all
 		}
 		if !out.Rest {
 			return nil

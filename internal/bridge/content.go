@@ -62,7 +62,7 @@ func newPacks() packs {
 // targets determines what each bouncer should run.
 func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*desiredBundle, error) {
 	round := e.packs.newRound(set)
-	agents := agentsOf(set.Stopped())
+	agents := agentsOf(set.Agents())
 	out := make(map[int64]*desiredBundle, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
@@ -85,21 +85,21 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 	return out, nil
 }
 
-// stoppedAgents is the part of all manifests about the agents that are stopped, with its digest. All
-// bouncers share it, because the list may be long.
-type stoppedAgents struct {
+// sentAgents is the part of all manifests about the tenant's AI agents, with its digest. All bouncers
+// share it, because it may be long.
+type sentAgents struct {
 	member value.Member
 	sum    [sha256.Size]byte
 }
 
-// agentsOf returns that part; nil if no agent is stopped, so that nothing changes for the bouncers of
-// other tenants.
-func agentsOf(stopped actor.Stopped) *stoppedAgents {
-	if stopped.IsEmpty() {
+// agentsOf returns that part; nil if it is empty, so that nothing changes for the bouncers of other
+// tenants.
+func agentsOf(agents actor.Agents) *sentAgents {
+	if agents.IsEmpty() {
 		return nil
 	}
-	m := bundle.StoppedMeta(stopped)
-	return &stoppedAgents{m, sha256.Sum256(m.Value.AppendJSON(nil))}
+	m := bundle.AgentsMeta(agents)
+	return &sentAgents{m, sha256.Sum256(m.Value.AppendJSON(nil))}
 }
 
 // manifestMeta returns the metadata of the manifest, after the members that are given.
@@ -148,7 +148,7 @@ func (e *environment) hashOf(ctx context.Context, t *desiredBundle) (string, err
 	h.Write(t.meta.AppendJSON(nil))
 	h.Write([]byte("\nmasks by " + t.masks.id))
 	if t.agents != nil {
-		h.Write([]byte("\nstopped agents " + hex.EncodeToString(t.agents.sum[:])))
+		h.Write([]byte("\nagents " + hex.EncodeToString(t.agents.sum[:])))
 	}
 	if t.signed {
 		key, err := e.svc.signingKey(ctx, e.tenant)

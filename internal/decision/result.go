@@ -66,8 +66,8 @@ type Source struct {
 	PIP value.Value
 	// Grants is data.grants: the grants of access by subject.
 	Grants value.Value
-	// Stopped are the AI agents whose requests are refused.
-	Stopped actor.Stopped
+	// Agents are the AI agents of the tenant.
+	Agents actor.Agents
 }
 
 // Delta is the change of a Source since a revision.
@@ -87,8 +87,8 @@ type Delta struct {
 	PIP []value.Member
 	// Grants is all of data.grants.
 	Grants value.Value
-	// Stopped are all AI agents whose requests are refused; nil: they are the same as before.
-	Stopped *actor.Stopped
+	// Agents are all AI agents of the tenant; nil: they are the same as before.
+	Agents *actor.Agents
 	// Whole means that Controls lists all active controls.
 	Whole bool
 }

@@ -121,7 +121,7 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	if err != nil {
 		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
 	}
-	if reason := s.stopped.Refuse(r.User); reason != "" {
+	if reason := s.agents.Refuse(r.User); reason != "" {
 		p := s.planOf(at.slot)
 		return Decision{Effect: Deny, Reason: reason, Stopped: true, Resource: p.res, Path: at.path, Revision: s.revision, Considered: len(p.controls)}
 	}

@@ -17,16 +17,16 @@ import (
 // request for access say, that a set made by With keeps or replaces them, and that the set of a bundle
 // decides alike.
 func TestStoppedAgents(t *testing.T) {
-	stopped := actor.StoppedBut([]int64{2}, 3)
+	stopped := actor.NewAgents([]int64{2}, 3, nil)
 	open := rego.SetSpec{
 		Revision: 5, Env: "sandbox",
 		Controls:  []*rego.Control{compiledControl(t, rego.Meta{ID: 1, Name: "open", ResourceID: 1}, annotated+"package open\n\nallow := true\n")},
 		Resources: []target.Resource{{ID: 1, Type: "api", Path: "/a/**", AuditLevel: "comprehensive", Doc: decoded(t, `{"id":1}`)}},
 	}
 	spec := open
-	spec.Stopped = stopped
+	spec.Agents = stopped
 	set := rego.NewSet(spec)
-	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(open), Meta: value.Object(bundle.StoppedMeta(stopped))})
+	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(open), Meta: value.Object(bundle.AgentsMeta(stopped))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func TestStoppedAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := actor.Stopped{}
-	free := set.With(rego.Change{Revision: 6, Stopped: &none})
+	none := actor.Agents{}
+	free := set.With(rego.Change{Revision: 6, Agents: &none})
 	kept := set.With(rego.Change{Revision: 6})
 	cache := rego.NewCache(1 << 20)
 	opt := rego.Options{Cache: cache, Now: time.Now()}

@@ -28,7 +28,7 @@ func TestFind(t *testing.T) {
 		"an odd actor":        {`{"id":"ann","act":{"sub":7}}`, `{}`, `{}`, ""},
 		"nobody":              {`{}`, `{}`, `{}`, ""},
 	} {
-		if got := string(Find(decode(t, c.user), decode(t, c.mcp), decode(t, c.llm)).AppendJSON(nil)); got != c.want {
+		if got := string(Agents{}.Find(decode(t, c.user), decode(t, c.mcp), decode(t, c.llm)).AppendJSON(nil)); got != c.want {
 			t.Errorf("%s: Find = %q, want %q", name, got, c.want)
 		}
 	}

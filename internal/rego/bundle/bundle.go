@@ -56,35 +56,27 @@ type Spec struct {
 	Signing *SigningKey
 }
 
-// agentsMember is the member of a manifest's metadata about the tenant's AI agents, and
-// stoppedMember its member with those whose requests are refused.
-const (
-	agentsMember  = "agents"
-	stoppedMember = "stopped"
-)
+// agentsMember is the member of a manifest's metadata about the tenant's AI agents.
+const agentsMember = "agents"
 
-// StoppedMeta returns the member of a manifest's metadata with the AI agents whose requests are
-// refused. It is in the metadata, and not among the files that bouncers share, because then a
-// change packs no files again. Bouncers that do not know the member, and stock OPAs, ignore it.
-func StoppedMeta(s actor.Stopped) value.Member {
-	return value.Member{Key: agentsMember, Value: value.Object(value.Member{Key: stoppedMember, Value: s.Value()})}
+// AgentsMeta returns the member of a manifest's metadata about the tenant's AI agents. It is in the
+// metadata, and not among the files that bouncers share, because then a change packs no files
+// again. Bouncers that do not know the member, and stock OPAs, ignore it.
+func AgentsMeta(a actor.Agents) value.Member {
+	return value.Member{Key: agentsMember, Value: a.Value()}
 }
 
-// stoppedIn reads the member of StoppedMeta. Older servers send none.
-func stoppedIn(meta map[string]any) (actor.Stopped, error) {
+// agentsIn reads the member of AgentsMeta. Older servers send none.
+func agentsIn(meta map[string]any) (actor.Agents, error) {
 	of, there := meta[agentsMember]
 	if !there {
-		return actor.Stopped{}, nil
+		return actor.Agents{}, nil
 	}
-	agents, err := value.FromAny(of)
+	v, err := value.FromAny(of)
 	if err != nil {
-		return actor.Stopped{}, err
+		return actor.Agents{}, err
 	}
-	list := agents.Get(stoppedMember)
-	if !list.Defined() {
-		list = agents // which is malformed
-	}
-	return actor.ReadStopped(list)
+	return actor.ReadAgents(v)
 }
 
 // Write packs a set and returns its bundle for one enforcement point. Servers use Pack and

@@ -82,11 +82,11 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	stopped, err := stoppedIn(b.Meta)
+	agents, err := agentsIn(b.Meta)
 	if err != nil {
 		return nil, err
 	}
-	if b.Set, err = r.index(doc.Get("index"), rego.SetSpec{Grants: doc.Get("granted"), Stopped: stopped}, files); err != nil {
+	if b.Set, err = r.index(doc.Get("index"), rego.SetSpec{Grants: doc.Get("granted"), Agents: agents}, files); err != nil {
 		return nil, err
 	}
 	b.Env = b.Set.Env()

@@ -4042,6 +4042,8 @@ export interface components {
              * @example support bot
              */
             name: string;
+            /** @description Ids of its OAuth clients. A token that was issued to one of them (client_id, azp, or in act) is the agent's: it is refused while the agent is inactive, and counted for the agent. */
+            oauth_client_ids: string[];
             /** @description Ids of the policies that are meant for it, in order. */
             policies: number[];
             /**
@@ -4083,6 +4085,8 @@ export interface components {
              * @description Name, unique.
              */
             name?: string;
+            /** @description Replaces the whole list of its OAuth clients. */
+            oauth_client_ids?: string[] | null;
             /** @description Replaces the whole list. */
             policies?: number[] | null;
             /** @description Who hosts its model. */
@@ -4118,6 +4122,8 @@ export interface components {
              * @example support bot
              */
             name: string;
+            /** @description Ids of its OAuth clients, each of one agent only. */
+            oauth_client_ids?: string[];
             /** @description Ids of the policies that are meant for it. */
             policies?: number[];
             /**

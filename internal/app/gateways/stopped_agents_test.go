@@ -206,3 +206,86 @@ func checkOtherDoors(t *testing.T, s *apptest.Server, id int64) {
 		t.Errorf("OPA's protocol = %s, want it refused", res.Body)
 	}
 }
+
+// TestAgentClients checks that a token that was issued to the OAuth client of an agent is the agent's, at
+// a bouncer and at the server: its requests are counted for the agent, and refused while the agent
+// is inactive and after it is removed.
+func TestAgentClients(t *testing.T) {
+	t.Parallel()
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a, is, app := s.Admin, apptest.NewIssuer(t), apptest.NewBackend(t, nil)
+		made := a.Do(t, "POST", "/ai-agents", body{"name": "desk", "type": "llm", "oauth_client_ids": []string{"desk-client", "https://desk.example/client.json"}}).Want(201)
+		path, subject := fmt.Sprint("/ai-agents/", made.ID()), fmt.Sprint("agent:", made.ID())
+		if list, _ := a.Do(t, "GET", path, nil).Want(200).Get("oauth_client_ids").([]any); len(list) != 2 || list[0] != "desk-client" {
+			t.Errorf("the agent has the clients %v, want both", list)
+		}
+		res := a.Do(t, "POST", "/ai-agents", body{"name": "copy", "type": "llm", "oauth_client_ids": []string{"x", "desk-client"}}).Want(422)
+		if !strings.Contains(string(res.Body), `"/oauth_client_ids/1"`) {
+			t.Errorf("a second agent with the same client = %s, want the pointer /oauth_client_ids/1", res.Body)
+		}
+		a.Do(t, "POST", "/ai-agents", body{"name": "many", "type": "llm", "oauth_client_ids": make([]string, 11)}).Want(422)
+		resource := a.Do(t, "POST", "/resources", body{"name": "app", "type": "api", "path": "/app/**", "environment": "sandbox"}).Want(201).ID()
+		apptest.Activate(t, a, "open", "sandbox", opened, body{"resource_id": resource})
+		apptest.Enforce(t, a, "sandbox")
+		b := s.Bouncer(t, a, body{"name": "edge", "environment": "sandbox", "resource_ids": []int64{resource}, "configuration": body{"identity": is.Identity()}}, app.Addr)
+		askers := map[string]body{ // claims, and whether they are the agent's
+			"client_id": {"client_id": "desk-client"}, "azp": {"azp": "https://desk.example/client.json"}, "act": {"act": body{"sub": "desk-client"}}, "sub": {"sub": "desk-client", "client_id": "desk-client"},
+			"free": {"client_id": "portal", "azp": "portal"},
+		}
+		ask := func(claims body, id string) (status int, decision any, same bool) {
+			t.Helper()
+			got := (&apptest.Client{Base: b.URL}).With("Authorization", "Bearer "+is.With(t, "ann", claims)).With("X-Request-Id", id).Do(t, "GET", "/app/x", nil)
+			user := body{"id": "ann", "attributes": claims}
+			if sub, ok := claims["sub"]; ok {
+				user["id"] = sub
+			}
+			if act, ok := claims["act"]; ok {
+				user["act"] = act
+			}
+			said := a.Do(t, "POST", "/decisions/evaluate", body{"environment": "sandbox", "user": user, "resource": body{"type": "api", "path": "/app/x"}, "action": body{"name": "read"}}).Want(200)
+			same = got.Status != 403 || got.Get("message") == said.Get("reason")
+			return got.Status, said.Get("decision"), same
+		}
+		check := func(phase string, refused bool) {
+			t.Helper()
+			for name, claims := range askers {
+				want, wanted := 200, "PERMIT"
+				if refused && name != "free" {
+					want, wanted = 403, "DENY"
+				}
+				if status, decision, same := ask(claims, phase+"-"+name); status != want || decision != wanted || !same {
+					t.Errorf("%s, %s: the bouncer answered %d and the server %v, with the same reason: %v, want %d and %s", phase, name, status, decision, same, want, wanted)
+				}
+			}
+		}
+		check("active", false)
+		apptest.Eventually(t, 30*time.Second, func() error { // once by the bouncer and once by the server
+			if n := a.Do(t, "GET", path, nil).Want(200).Get("usage", "requests"); n != 8.0 {
+				return fmt.Errorf("the agent has %v requests, want 8", n)
+			}
+			return nil
+		})
+		until := func(status int) {
+			t.Helper()
+			apptest.Eventually(t, 20*time.Second, func() error {
+				if got, _, _ := ask(askers["azp"], "wait"); got != status {
+					return fmt.Errorf("the bouncer answers %d, want %d", got, status)
+				}
+				return nil
+			})
+		}
+		a.Do(t, "PUT", path, body{"status": "inactive"}).Want(200)
+		until(403)
+		check("inactive", true)
+		a.Do(t, "PUT", path, body{"oauth_client_ids": []string{"desk-client"}}).Want(200)
+		until(200) // the other client is nobody's
+		a.Do(t, "PUT", path, body{"oauth_client_ids": []string{"desk-client", "https://desk.example/client.json"}}).Want(200)
+		until(403)
+		a.Do(t, "DELETE", path, nil).Want(200)
+		check("removed", true)
+		log := string(a.Do(t, "GET", "/decisions/audit?user_id=ann&limit=100&environment=sandbox", nil).Want(200).Body)
+		if !strings.Contains(log, `"agent":{"id":"`+subject+`"`) || strings.Contains(log, `"agent":{"id":"portal"`) {
+			t.Errorf("the log names other agents than %s: %s", subject, log)
+		}
+	})
+}

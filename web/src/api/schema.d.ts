@@ -10393,7 +10393,7 @@ export interface components {
              */
             revision: number;
             /** @description Single flips, newest first. */
-            samples: components["schemas"]["ReplaySample"][];
+            samples: components["schemas"]["RerunSample"][];
             /**
              * @description Environment whose decisions were replayed.
              * @enum {string}
@@ -10543,33 +10543,6 @@ export interface components {
              */
             total: number;
         };
-        ReplayRecorded: {
-            /**
-             * @description The decision in the answer.
-             * @enum {string}
-             */
-            decision: "PERMIT" | "DENY";
-            /**
-             * @description The effect that the controls returned at the time.
-             * @enum {string}
-             */
-            effect: "ALLOW" | "DENY" | "MASK" | "NO_MATCH" | "SHADOW_WOULD_DENY" | "SHADOW_WOULD_MASK";
-            /**
-             * Format: int64
-             * @description The control that decided; absent where none matched.
-             */
-            policy_id?: number;
-            /**
-             * Format: int64
-             * @description Its version at the time.
-             */
-            policy_version?: number;
-            /**
-             * Format: int64
-             * @description The revision of controls and data that decided.
-             */
-            revision?: number;
-        };
         ReplayRequest: {
             /**
              * @description What the candidate is compared with: for each decision, the controls and libraries that decided it (default), or those that are active now.
@@ -10674,42 +10647,6 @@ export interface components {
              * @description How many there are.
              */
             total: number;
-        };
-        ReplaySample: {
-            /** @description The request. */
-            action: string;
-            /** @description The decision with the candidate. */
-            after: components["schemas"]["ReplayVerdict"];
-            /** @description The decision of the baseline on the recorded input. */
-            before: components["schemas"]["ReplayVerdict"];
-            /**
-             * Format: int64
-             * @description The bouncer that decided; absent when this service decided.
-             */
-            bouncer_id?: number;
-            /**
-             * @description How the candidate flips the decision.
-             * @enum {string}
-             */
-            change: "newly_blocked" | "newly_allowed" | "mask_changed";
-            /** @description The decision_id in the audit. */
-            decision_id: string;
-            /** @description The requested path. */
-            path?: string;
-            /** @description The decision at the time. */
-            recorded: components["schemas"]["ReplayRecorded"];
-            /**
-             * Format: int64
-             * @description The resource that matches; absent where none does.
-             */
-            resource_id?: number;
-            /**
-             * Format: date-time
-             * @description When it was decided.
-             */
-            timestamp: string;
-            /** @description The subject of the request. */
-            user_id: string;
         };
         ReplaySkipped: {
             /** @description The decision. */
@@ -10817,7 +10754,70 @@ export interface components {
             /** @description The rules, by line. */
             rules: components["schemas"]["ReplayUnusedRule"][];
         };
-        ReplayVerdict: {
+        RerunRecorded: {
+            /**
+             * @description The decision in the answer.
+             * @enum {string}
+             */
+            decision: "PERMIT" | "DENY";
+            /**
+             * @description The effect that the controls returned at the time.
+             * @enum {string}
+             */
+            effect: "ALLOW" | "DENY" | "MASK" | "NO_MATCH" | "SHADOW_WOULD_DENY" | "SHADOW_WOULD_MASK";
+            /**
+             * Format: int64
+             * @description The control that decided; absent where none matched.
+             */
+            policy_id?: number;
+            /**
+             * Format: int64
+             * @description Its version at the time.
+             */
+            policy_version?: number;
+            /**
+             * Format: int64
+             * @description The revision of controls and data that decided.
+             */
+            revision?: number;
+        };
+        RerunSample: {
+            /** @description The request. */
+            action: string;
+            /** @description The decision with the candidate. */
+            after: components["schemas"]["RerunVerdict"];
+            /** @description The decision of the baseline on the recorded input. */
+            before: components["schemas"]["RerunVerdict"];
+            /**
+             * Format: int64
+             * @description The bouncer that decided; absent when this service decided.
+             */
+            bouncer_id?: number;
+            /**
+             * @description How the candidate flips the decision.
+             * @enum {string}
+             */
+            change: "newly_blocked" | "newly_allowed" | "mask_changed";
+            /** @description The decision_id in the audit. */
+            decision_id: string;
+            /** @description The requested path. */
+            path?: string;
+            /** @description The decision at the time. */
+            recorded: components["schemas"]["RerunRecorded"];
+            /**
+             * Format: int64
+             * @description The resource that matches; absent where none does.
+             */
+            resource_id?: number;
+            /**
+             * Format: date-time
+             * @description When it was decided.
+             */
+            timestamp: string;
+            /** @description The subject of the request. */
+            user_id: string;
+        };
+        RerunVerdict: {
             /** @description Whether the request would be blocked. */
             blocked: boolean;
             /**

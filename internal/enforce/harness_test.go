@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
@@ -40,6 +41,7 @@ type policySet struct {
 	signing   *bundle.SigningKey
 	hashKey   masking.HashKey // empty: the bundle carries none
 	token     string          // that the key is sealed for; empty: testToken
+	agents    actor.Agents
 }
 
 type control struct {
@@ -83,6 +85,10 @@ func (p policySet) bundle(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	meta := value.Object(value.Member{Key: "bouncer", Value: own})
+	if !p.agents.IsEmpty() {
+		m := bundle.AgentsMeta(p.agents)
+		meta = meta.With(m.Key, m.Value)
+	}
 	if len(p.hashKey) > 0 {
 		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), masking.KeyPlace("", "k1"))
 		if err != nil {

@@ -63,7 +63,7 @@ func TestStoppedAgentLosesItsSocket(t *testing.T) {
 			forwardHead("GET", "app.test", "/x")(r)
 			r.Header.Set("Authorization", c.of.Get("Authorization"))
 		})
-		if got.status != c.want || c.want == 403 && !strings.Contains(string(got.body), "agent:7 is not active") {
+		if got.status != c.want || c.want == 403 && !strings.Contains(got.body, "agent:7 is not active") {
 			t.Errorf("forward-auth for %s: %s, want %d", name, got, c.want)
 		}
 	}

@@ -40,8 +40,13 @@ func TestStoppedAgents(t *testing.T) {
 	cache := rego.NewCache(1 << 20)
 	opt := rego.Options{Cache: cache, Now: time.Now()}
 	for _, c := range []struct{ user, path, want string }{
-		{`{"id":"agent:1"}`, "/a/x", "agent:1"}, {`{"id":"ann","act":{"sub":"agent:2","act":{"sub":"agent:3"}}}`, "/a/x", "agent:3"}, {`{"id":"agent:3"}`, "/b", "agent:3"},
-		{`{"id":"agent:2"}`, "/a/x", ""}, {`{"id":"agent:4"}`, "/a/x", ""}, {`{"id":"ann","act":{"sub":"x"}}`, "/a/x", ""}, {`{}`, "/a/x", ""},
+		{`{"id":"agent:1"}`, "/a/x", "agent:1"},
+		{`{"id":"ann","act":{"sub":"agent:2","act":{"sub":"agent:3"}}}`, "/a/x", "agent:3"},
+		{`{"id":"agent:3"}`, "/b", "agent:3"},
+		{`{"id":"agent:2"}`, "/a/x", ""},
+		{`{"id":"agent:4"}`, "/a/x", ""},
+		{`{"id":"ann","act":{"sub":"x"}}`, "/a/x", ""},
+		{`{}`, "/a/x", ""},
 	} {
 		req := rego.Request{User: decoded(t, c.user), Path: c.path, Action: decoded(t, `{"name":"read"}`)}
 		if d := free.Decide(context.Background(), &req, opt); d.Stopped || d.Permit != (c.path == "/a/x") {

@@ -1,5 +1,5 @@
-// Package actor reads who acts for a user in a decision: it checks chains of delegation, and finds
-// the AI agent that asked, and what it did. It does no I/O.
+// Package actor reads who acts for a user in a decision: it checks chains of delegation, finds the AI
+// agent that asked, and what it did, and refuses agents that are stopped. It does no I/O.
 package actor
 
 import (

@@ -25,9 +25,10 @@ type Agent struct {
 	Type          string         `json:"type" db:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
 	Provider      string         `json:"provider" db:"provider" doc:"Who hosts its model." example:"openai"`
 	Model         string         `json:"model" db:"model" doc:"Its model." example:"gpt-4o-mini"`
-	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is refused: every decision denies what it asks for, for itself or for a person."`
 	Configuration map[string]any `json:"configuration" db:"configuration" doc:"How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and your own members. Controls read it as input.user.configuration."`
 	Policies      []int64        `json:"policies" db:"policies" doc:"Ids of the policies that are meant for it, in order."`
+	OAuthClients  []string       `json:"oauth_client_ids" db:"oauth_client_ids" doc:"Ids of its OAuth clients. A token that was issued to one of them (client_id, azp, or in act) is the agent's: it is refused while the agent is inactive, and counted for the agent."`
 	Attributes    map[string]any `json:"attributes" db:"attributes" doc:"Free attributes; controls read them as input.user.attributes."`
 	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
 	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
@@ -46,6 +47,7 @@ type Draft struct {
 	Status        string         `json:"status,omitempty" enum:"active,inactive" doc:"active when absent."`
 	Configuration map[string]any `json:"configuration,omitempty" doc:"How it runs. Controls read it as input.user.configuration, so do not put secrets here."`
 	Policies      []int64        `json:"policies,omitempty" maxItems:"1000" doc:"Ids of the policies that are meant for it."`
+	OAuthClients  []string       `json:"oauth_client_ids,omitempty" maxItems:"10" doc:"Ids of its OAuth clients, each of one agent only."`
 	Attributes    map[string]any `json:"attributes,omitempty" doc:"Free attributes; controls read them as input.user.attributes."`
 }
 
@@ -55,9 +57,10 @@ type Change struct {
 	Type          *string                     `json:"type,omitempty" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
 	Provider      patch.Field[string]         `json:"provider,omitzero" maxLength:"200" doc:"Who hosts its model."`
 	Model         patch.Field[string]         `json:"model,omitzero" maxLength:"200" doc:"Its model."`
-	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is refused: every decision denies what it asks for, for itself or for a person."`
 	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the whole configuration."`
 	Policies      patch.Field[[]int64]        `json:"policies,omitzero" maxItems:"1000" doc:"Replaces the whole list."`
+	OAuthClients  patch.Field[[]string]       `json:"oauth_client_ids,omitzero" maxItems:"10" doc:"Replaces the whole list of its OAuth clients."`
 	Attributes    patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Replaces all attributes."`
 }
 
@@ -78,6 +81,7 @@ func (d Draft) agent() Agent {
 	a := Agent{
 		Name: strings.TrimSpace(d.Name), Type: d.Type, Provider: d.Provider, Model: d.Model, Status: d.Status,
 		Configuration: d.Configuration, Policies: d.Policies, Attributes: d.Attributes, ChangeNo: 1,
+		OAuthClients: d.OAuthClients,
 	}
 	if a.Status == "" {
 		a.Status = Active
@@ -96,7 +100,16 @@ func (a Agent) apply(c Change) Agent {
 	c.Configuration.Apply(&a.Configuration)
 	c.Policies.Apply(&a.Policies)
 	c.Attributes.Apply(&a.Attributes)
+	c.OAuthClients.Apply(&a.OAuthClients)
 	return a
+}
+
+// listed returns a list that is never nil, so that it is stored and shown as [].
+func listed(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
 }
 
 // Subject returns what controls see of an agent. Empty members are absent.
@@ -133,6 +146,7 @@ func changesOf(old, next Agent) map[string]any {
 	out.Note("model", old.Model, next.Model)
 	out.Note("status", old.Status, next.Status)
 	out.Note("policies", old.Policies, next.Policies)
+	out.Note("oauth_client_ids", listed(old.OAuthClients), listed(next.OAuthClients))
 	for name, v := range map[string][2]any{"configuration": {old.Configuration, next.Configuration}, "attributes": {old.Attributes, next.Attributes}} {
 		if !reflect.DeepEqual(v[0], v[1]) {
 			out[name] = map[string]any{"changed": true}

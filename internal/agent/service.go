@@ -78,8 +78,18 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 		if err := s.check(ctx, tx, a); err != nil {
 			return err
 		}
+		last, err := lastID(ctx, tx)
+		if err != nil {
+			return err
+		}
 		if made, err = insert(ctx, tx, a); err != nil {
 			return err
+		}
+		// Ids that PostgreSQL has skipped are stopped, too.
+		if made.Status != Active || len(made.OAuthClients) > 0 || made.ID != last+1 {
+			if err := noteChange(ctx, tx); err != nil {
+				return err
+			}
 		}
 		return s.record(ctx, tx, sc, made, "AI_AGENT_CREATED", map[string]any{"type": made.Type, "provider": made.Provider, "model": made.Model})
 	})
@@ -107,36 +117,54 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if a, err = update(ctx, tx, next); err != nil {
 			return err
 		}
+		if differs(old, a) {
+			if err := noteChange(ctx, tx); err != nil {
+				return err
+			}
+		}
 		return s.record(ctx, tx, sc, a, "AI_AGENT_UPDATED", changesOf(old, a))
 	})
 	return a, err
 }
 
-// Delete removes an agent with its keys, usage and grants. It is then unknown to decisions. ifChange
-// is that of Update.
+// Delete removes an agent with its keys, usage and grants. It stays stopped. ifChange is that of
+// Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
 	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
-		if err = tx.Lock(ctx, lock); err != nil {
-			return err
-		}
-		if a, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
-			return err
-		}
-		if err := errors.Join(remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
-			return err
-		}
-		if s.Withdraw != nil {
-			if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
-				return err
-			}
-		}
-		return s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
+		a, err = s.deleteIn(ctx, tx, sc, id, ifChange)
+		return err
 	})
 	return a, err
 }
 
-// check refuses an agent whose name is empty or taken, or whose policies do not exist.
+// deleteIn is Delete without the keys, within tx.
+func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Agent, error) {
+	if err := tx.Lock(ctx, lock); err != nil {
+		return Agent{}, err
+	}
+	a, err := loadCurrent(ctx, tx, id, ifChange)
+	if err != nil {
+		return a, err
+	}
+	if err := errors.Join(keepLastID(ctx, tx), keepClients(ctx, tx, a), remove(ctx, tx, id), removeUsage(ctx, tx, id)); err != nil {
+		return a, err
+	}
+	if a.Status == Active || len(a.OAuthClients) > 0 {
+		if err := noteChange(ctx, tx); err != nil {
+			return a, err
+		}
+	}
+	if s.Withdraw != nil {
+		if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
+			return a, err
+		}
+	}
+	return a, s.record(ctx, tx, sc, a, "AI_AGENT_DELETED", nil)
+}
+
+// check refuses an agent whose name is empty or taken, whose policies do not exist, or whose OAuth
+// clients are not valid.
 func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 	var offences []fault.Detail
 	if a.Name == "" {
@@ -151,6 +179,11 @@ func (s *Service) check(ctx context.Context, tx *db.Tx, a Agent) error {
 			offences = append(offences, fault.Detail{Pointer: fmt.Sprintf("/policies/%d", i), Message: "there is no such policy"})
 		}
 	}
+	clients, err := checkClients(ctx, tx, a)
+	if err != nil {
+		return err
+	}
+	offences = append(offences, clients...)
 	if err := fault.CheckValues("the agent is not valid", offences); err != nil {
 		return err
 	}

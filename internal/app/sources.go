@@ -41,6 +41,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.Grants, err = access.Data(ctx, tx, env, p.now()); err != nil {
 			return err
 		}
+		if src.Agents, err = agent.ForDecisions(ctx, tx); err != nil {
+			return err
+		}
 		src.Resources, err = resource.Docs(ctx, tx, env)
 		return err
 	})
@@ -72,8 +75,19 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		if err != nil {
 			return err
 		}
-		known := d.Revisions + data.Revisions + granted
+		agents, err := agent.ChangesSince(ctx, tx, env, since)
+		if err != nil {
+			return err
+		}
+		known := d.Revisions + data.Revisions + granted + agents
 		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, PIP: data.Members, Grants: grants, Rest: known < to-since}
+		if agents > 0 {
+			all, err := agent.ForDecisions(ctx, tx)
+			if err != nil {
+				return err
+			}
+			out.Agents = &all
+		}
 		if !out.Rest {
 			return nil
 		}

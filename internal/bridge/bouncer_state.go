@@ -19,6 +19,7 @@ type desiredBundle struct {
 	hash        string
 	packed      *bundle.Packed // shared
 	meta        value.Value
+	agents      *sentAgents // nil: none
 	masks       maskKey
 	signed      bool
 	items       []bouncer.Item // shared

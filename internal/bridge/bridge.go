@@ -19,8 +19,8 @@
 // and equal content keeps its revision.
 //
 // A bouncer gets the controls of the resources that it protects, the tenant-wide
-// controls, those resources, and the data that these controls read; owner_email is
-// left out.
+// controls, those resources, the data that these controls read, and which AI agents
+// are stopped; owner_email is left out.
 package bridge
 
 import (

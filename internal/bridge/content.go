@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -61,6 +62,7 @@ func newPacks() packs {
 // targets determines what each bouncer should run.
 func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*desiredBundle, error) {
 	round := e.packs.newRound(set)
+	agents := agentsOf(set.Agents())
 	out := make(map[int64]*desiredBundle, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
@@ -73,7 +75,7 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
-		t := &desiredBundle{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
+		t := &desiredBundle{packed: g.packed, items: g.items, meta: meta, agents: agents, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
 		if t.hash, err = e.hashOf(ctx, t); err != nil {
 			return nil, err
 		}
@@ -81,6 +83,35 @@ func (e *environment) targets(ctx context.Context, set *rego.Set, r *reading) (m
 	}
 	e.packs = round.nextPacks()
 	return out, nil
+}
+
+// sentAgents is the part of all manifests about the tenant's AI agents, with its digest. All bouncers
+// share it, because it may be long.
+type sentAgents struct {
+	member value.Member
+	sum    [sha256.Size]byte
+}
+
+// agentsOf returns that part; nil if it is empty, so that nothing changes for the bouncers of other
+// tenants.
+func agentsOf(agents actor.Agents) *sentAgents {
+	if agents.IsEmpty() {
+		return nil
+	}
+	m := bundle.AgentsMeta(agents)
+	return &sentAgents{m, sha256.Sum256(m.Value.AppendJSON(nil))}
+}
+
+// manifestMeta returns the metadata of the manifest, after the members that are given.
+func (t *desiredBundle) manifestMeta(first ...value.Member) value.Value {
+	t.meta.Each(func(name string, v value.Value) bool {
+		first = append(first, value.Member{Key: name, Value: v})
+		return true
+	})
+	if t.agents != nil {
+		first = append(first, t.agents.member)
+	}
+	return value.Object(first...)
 }
 
 // metaOf returns the bouncer's part of the manifest. The member replay is only present when replay
@@ -116,6 +147,9 @@ func (e *environment) hashOf(ctx context.Context, t *desiredBundle) (string, err
 	h.Write(sum[:])
 	h.Write(t.meta.AppendJSON(nil))
 	h.Write([]byte("\nmasks by " + t.masks.id))
+	if t.agents != nil {
+		h.Write([]byte("\nagents " + hex.EncodeToString(t.agents.sum[:])))
+	}
 	if t.signed {
 		key, err := e.svc.signingKey(ctx, e.tenant)
 		if err != nil {

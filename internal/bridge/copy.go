@@ -45,7 +45,7 @@ func (s *Service) Copy(ctx context.Context, tenantID scope.TenantID, id int64) (
 			return Copy{}, err
 		}
 	}
-	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), t.meta, nil, key)
+	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), t.manifestMeta(), nil, key)
 	if err != nil {
 		return Copy{}, fault.Wrap(err, "write a bundle")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -350,6 +351,14 @@ func (e *environment) countWaiting() int {
 		n += d.waiting()
 	}
 	return n
+}
+
+// agents returns the AI agents of the tenant.
+func (e *environment) agents() actor.Agents {
+	if set := e.currentSet(); set != nil {
+		return set.Agents()
+	}
+	return actor.Agents{}
 }
 
 // currentSet returns the set of controls that the states reflect, nil before it is

@@ -402,7 +402,7 @@ func (in *intake) examine(d *audit.Decision, e *logEvent) {
 	if v, err := value.Decode(e.Input, value.Limits{Depth: inputDepth}); err == nil {
 		d.Hidden = redact.FindSecrets(v)
 		if d.Agent == nil {
-			d.Agent = actor.Find(v.Get("user"), v.Get("mcp"), v.Get("llm"))
+			d.Agent = in.environment.agents().Find(v.Get("user"), v.Get("mcp"), v.Get("llm"))
 		}
 	}
 	if r, ok := in.levels[d.ResourceID]; ok {

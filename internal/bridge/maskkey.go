@@ -111,13 +111,8 @@ func (t *desiredBundle) metaFor(tenantID scope.TenantID, bearer string) (value.V
 	if err != nil {
 		return value.Value{}, err
 	}
-	members := []value.Member{{Key: masking.KeyMember, Value: value.Object(
+	return t.manifestMeta(value.Member{Key: masking.KeyMember, Value: value.Object(
 		value.Member{Key: "id", Value: value.String(t.masks.id)},
 		value.Member{Key: "sealed", Value: value.String(sealed)},
-	)}}
-	t.meta.Each(func(name string, v value.Value) bool {
-		members = append(members, value.Member{Key: name, Value: v})
-		return true
-	})
-	return value.Object(members...), nil
+	)}), nil
 }

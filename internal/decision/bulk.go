@@ -140,7 +140,7 @@ func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
 // timedOut returns the decision on an item for which no time is left.
 func (s *Service) timedOut(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
 	d := set.Refuse(req, rego.ErrLimit)
-	record(rec, sc, req, &d, id, s.Now().Truncate(time.Microsecond))
+	record(rec, sc, set.Agents(), req, &d, id, s.Now().Truncate(time.Microsecond))
 	s.count(sc.Tenant, &d)
 	return d
 }

@@ -14,6 +14,7 @@ package decision
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
@@ -65,6 +66,8 @@ type Source struct {
 	PIP value.Value
 	// Grants is data.grants: the grants of access by subject.
 	Grants value.Value
+	// Agents are the AI agents of the tenant.
+	Agents actor.Agents
 }
 
 // Delta is the change of a Source since a revision.
@@ -84,6 +87,8 @@ type Delta struct {
 	PIP []value.Member
 	// Grants is all of data.grants.
 	Grants value.Value
+	// Agents are all AI agents of the tenant; nil: they are the same as before.
+	Agents *actor.Agents
 	// Whole means that Controls lists all active controls.
 	Whole bool
 }

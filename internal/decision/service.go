@@ -173,13 +173,13 @@ func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set,
 		opt.Clock, opt.Pause = t.clock, t.pause
 	}
 	d := set.Decide(ctx, req, opt)
-	if sc.Env == scope.AnyEnv && !d.Authored && d.Err == nil {
+	if sc.Env == scope.AnyEnv && !d.Authored && !d.Stopped && d.Err == nil {
 		d.Reason = s.assumed.reason(d.Reason)
 	}
 	if p := d.Panic(); p != nil {
 		s.panicHandler(ctx, sc, id)(p)
 	}
-	record(rec, sc, req, &d, id, at)
+	record(rec, sc, set.Agents(), req, &d, id, at)
 	if unknown != nil && rec.Error == "" {
 		rec.Error = unknown.Error() // marks a decision about a user who could not be looked up
 	}
@@ -242,7 +242,7 @@ func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, sto
 }
 
 // record fills in the audit record of a decision.
-func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Decision, id string, at time.Time) {
+func record(rec *audit.Decision, sc scope.Scope, agents actor.Agents, req *rego.Request, d *rego.Decision, id string, at time.Time) {
 	*rec = audit.Decision{
 		DecisionID: id, Timestamp: at,
 		User:     audit.User{ID: text(req.User, "id"), Email: text(req.User, "email")},
@@ -257,7 +257,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	if d.Err != nil {
 		rec.Error = d.Err.Error()
 	}
-	rec.Agent = actor.Find(req.User, req.Extra.Get("mcp"), req.Extra.Get("llm"))
+	rec.Agent = agents.Find(req.User, req.Extra.Get("mcp"), req.Extra.Get("llm"))
 	rec.Hidden = d.Hidden(req)
 	if r := d.Resource; r != nil {
 		rec.ResourceID = r.ID

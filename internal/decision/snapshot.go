@@ -175,7 +175,7 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 // applyDelta makes the set after a change from the old set. Both share the parts that did not change,
 // and those are not read from the store.
 func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
-	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources, PIP: changedPIP(d.PIP, old.PIP())}
+	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources, PIP: changedPIP(d.PIP, old.PIP()), Agents: d.Agents}
 	if !value.Identical(d.Grants, old.Grants()) {
 		c.Grants = &d.Grants
 	}
@@ -263,7 +263,7 @@ func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 		}
 		controls[i] = control(text, src.Libraries, was)
 	}
-	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP, Grants: src.Grants})
+	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP, Grants: src.Grants, Agents: src.Agents})
 }
 
 // OnChange records a change. It can be used as a watcher of the store. It ignores names other than

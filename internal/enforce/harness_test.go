@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
@@ -41,6 +42,7 @@ type policySet struct {
 	signing   *bundle.SigningKey
 	hashKey   masking.HashKey // empty: the bundle carries none
 	token     string          // that the key is sealed for; empty: testToken
+	agents    actor.Agents
 }
 
 type control struct {
@@ -84,6 +86,10 @@ func (p policySet) bundle(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	meta := value.Object(value.Member{Key: "bouncer", Value: own})
+	if !p.agents.IsEmpty() {
+		m := bundle.AgentsMeta(p.agents)
+		meta = meta.With(m.Key, m.Value)
+	}
 	if len(p.hashKey) > 0 {
 		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), masking.KeyPlace("", "k1"))
 		if err != nil {

@@ -107,24 +107,27 @@ func TestEventStreamIsFlushed(t *testing.T) {
 	}
 }
 
-// A WebSocket passes if its handshake is permitted, and closes if a new control denies it.
-func TestWebSocketPassesAndIsDecided(t *testing.T) {
-	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
-		c, err := websocket.Accept(w, r, nil)
+// echo answers each message of a WebSocket.
+func echo(w http.ResponseWriter, r *http.Request) {
+	c, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer c.CloseNow()
+	for {
+		kind, data, err := c.Read(r.Context())
 		if err != nil {
 			return
 		}
-		defer c.CloseNow()
-		for {
-			kind, data, err := c.Read(r.Context())
-			if err != nil {
-				return
-			}
-			if c.Write(r.Context(), kind, append([]byte("echo "), data...)) != nil {
-				return
-			}
+		if c.Write(r.Context(), kind, append([]byte("echo "), data...)) != nil {
+			return
 		}
-	})
+	}
+}
+
+// A WebSocket passes if its handshake is permitted, and closes if a new control denies it.
+func TestWebSocketPassesAndIsDecided(t *testing.T) {
+	app := newApplication(t, echo)
 	p, b := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

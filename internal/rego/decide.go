@@ -69,6 +69,9 @@ type Decision struct {
 	// Err says why a control, or the request's path, could not be evaluated; the effect is then
 	// DENY.
 	Err error
+	// Stopped says that no control was evaluated, because an AI agent asked that is not active; the
+	// effect is then DENY.
+	Stopped bool
 	// Duration is how long the decision took, if Options.Clock was given.
 	Duration time.Duration
 }
@@ -89,9 +92,10 @@ type verdict struct {
 	err           error
 }
 
-// Decide decides a request. It normalises the path, matches the resource and looks in the cache.
-// On a miss it evaluates the controls in scope in the order of their ids, and combines their
-// outcomes. A DENY ends the evaluation; errors and limits count as DENY.
+// Decide decides a request. It normalises the path and matches the resource. It denies a request of
+// an AI agent that is stopped. Otherwise it looks in the cache. On a miss it evaluates the controls
+// in scope in the order of their ids, and combines their outcomes. A DENY ends the evaluation;
+// errors and limits count as DENY.
 func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 	var start time.Time
 	if opt.Clock != nil {
@@ -117,6 +121,10 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	}
 	if err != nil {
 		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
+	}
+	if reason := s.agents.Refuse(r.User); reason != "" {
+		p := s.planOf(at.slot)
+		return Decision{Effect: Deny, Reason: reason, Stopped: true, Resource: p.res, Path: at.path, Revision: s.revision, Considered: len(p.controls)}
 	}
 	d := s.decideAt(ctx, r, at.slot, at.path, opt)
 	if at.literal == nil || !d.Permit && d.Considered > 0 {
@@ -372,10 +380,10 @@ func (s *Set) Readings(r *Request) (res, literal *target.Resource) {
 
 // Scope returns what this set used for a decision on this request: the controls in scope of the
 // resource that decided, and their input. It returns no controls for a path that can be read in
-// more than one way.
+// more than one way, and for an AI agent that is stopped.
 func (s *Set) Scope(r *Request, d *Decision) ([]*Control, value.Value) {
 	at, err := s.locate(r)
-	if err != nil {
+	if err != nil || d.Stopped {
 		return nil, value.Value{}
 	}
 	p, path := s.planOf(at.slot), at.path

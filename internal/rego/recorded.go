@@ -47,7 +47,7 @@ func (s *Set) Restrict(ids []int64) SetSpec {
 	for _, id := range ids {
 		at[id] = s.matcher.byID[id] != nil
 	}
-	spec := SetSpec{Revision: s.revision, Env: s.env, PIP: s.pip, Grants: s.grants}
+	spec := SetSpec{Revision: s.revision, Env: s.env, PIP: s.pip, Grants: s.grants, Agents: s.agents}
 	for _, c := range s.controls {
 		if to := c.meta.ResourceID; to != 0 && !at[to] {
 			continue

@@ -40,9 +40,10 @@ func (s *Set) Requestable(r *target.Resource) bool {
 
 // Requestable reports whether the subject may request access after this denial: the resource or
 // the control that denied says so. If no control matched, any control that was evaluated may say
-// so. It is false after an error, because a grant would not change that.
+// so. It is false after an error and for an AI agent that is stopped, because a grant would not
+// change that.
 func (d *Decision) Requestable() bool {
-	if d.Permit || d.Err != nil || d.Resource == nil {
+	if d.Permit || d.Err != nil || d.Stopped || d.Resource == nil {
 		return false
 	}
 	if d.Resource.Requestable() {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -29,6 +30,8 @@ type SetSpec struct {
 	// Grants is the object under data.grants: all grants of access by subject. Evaluations see
 	// those that are valid at their time.
 	Grants value.Value
+	// Agents are the AI agents of the tenant. Requests of those that are stopped are denied.
+	Agents actor.Agents
 }
 
 // Set is an immutable snapshot of one tenant's environment: the matcher, the
@@ -43,6 +46,7 @@ type Set struct {
 	matcher  *matcher
 	pip      value.Value
 	grants   value.Value
+	agents   actor.Agents
 	plans    []atomic.Pointer[plan] // by index of the slot; built at the first use
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
 	sums     *sync.Map              // see sumOf
@@ -55,7 +59,7 @@ type Set struct {
 
 // NewSet builds a snapshot.
 func NewSet(spec SetSpec) *Set {
-	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP, grants: spec.Grants, sums: &sync.Map{}}
+	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP, grants: spec.Grants, agents: spec.Agents, sums: &sync.Map{}}
 	s.setControls(spec.Controls)
 	s.slots = make([]*slot, 0, len(spec.Resources))
 	for i := range spec.Resources {
@@ -136,6 +140,9 @@ func (s *Set) PIP() value.Value { return s.pip }
 // more.
 func (s *Set) Grants() value.Value { return s.grants }
 
+// Agents returns the AI agents of the tenant.
+func (s *Set) Agents() actor.Agents { return s.agents }
+
 // Change is the difference between a set and the next one.
 type Change struct {
 	Revision int64
@@ -149,13 +156,15 @@ type Change struct {
 	PIP *value.Value
 	// Grants replaces the grants of access if it is not nil.
 	Grants *value.Value
+	// Agents replaces the AI agents of the tenant if it is not nil.
+	Agents *actor.Agents
 }
 
 // With returns the set after a change. It builds only what the change affects and shares the
 // rest. Plans that the change does not affect are kept, and their cached decisions stay valid.
 func (s *Set) With(c Change) *Set {
 	next := &Set{
-		revision: c.Revision, env: s.env, pip: s.pip, grants: s.grants, sums: s.sums,
+		revision: c.Revision, env: s.env, pip: s.pip, grants: s.grants, agents: s.agents, sums: s.sums,
 		controls: s.controls, global: s.global, linked: s.linked,
 		slots: s.slots, matcher: s.matcher, names: s.names,
 	}
@@ -178,6 +187,9 @@ func (s *Set) With(c Change) *Set {
 	}
 	if c.Grants != nil {
 		next.grants, dataTouched = *c.Grants, true
+	}
+	if c.Agents != nil {
+		next.agents = *c.Agents
 	}
 	next.plans = make([]atomic.Pointer[plan], len(next.slots))
 	if allTouched {

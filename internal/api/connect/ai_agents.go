@@ -118,7 +118,7 @@ func (h *Handler) agents(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-ai-agent", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove an AI agent", Description: "Decisions no longer know the agent, and its keys end at once.",
+		Summary: "Remove an AI agent", Description: "Its keys end at once, and decisions go on to deny what it asks for: ids are never given out again.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*rest.JSON[rest.Removed], error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {

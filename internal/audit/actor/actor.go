@@ -1,5 +1,5 @@
-// Package actor reads who acts for a user in a decision: it checks chains of delegation, and finds
-// the AI agent that asked, and what it did. It does no I/O.
+// Package actor reads who acts for a user in a decision: it checks chains of delegation, finds the AI
+// agent that asked, and what it did, and refuses agents that are stopped. It does no I/O.
 package actor
 
 import (
@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
@@ -18,15 +17,12 @@ type AgentUse struct {
 	EstimatedTokens int64  `json:"estimated_tokens,omitempty" doc:"The tokens of its prompt, as the bouncer estimates them."`
 }
 
-// Find returns the AI agent that asked for a decision: the actor in the user's claim act (RFC
-// 8693, section 4.1), or the user itself if it is an agent. mcp and llm are members of the input,
-// from which it takes the tool and the number of tokens. It returns nil if no agent asked.
-func Find(user, mcp, llm value.Value) *AgentUse {
-	id, _ := user.At("act", "sub").Str()
+// Find returns the AI agent that asked for a decision (see Acting). mcp and llm are members of the
+// input, from which it takes the tool and the number of tokens. It returns nil if no agent asked.
+func (a Agents) Find(user, mcp, llm value.Value) *AgentUse {
+	id := a.Acting(user)
 	if id == "" {
-		if id, _ = user.Get("id").Str(); !strings.HasPrefix(id, scope.AgentPrefix) {
-			return nil
-		}
+		return nil
 	}
 	use := &AgentUse{ID: id}
 	use.Tool, _ = mcp.Get("tool").Str()

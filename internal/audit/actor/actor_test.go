@@ -19,7 +19,7 @@ func TestFind(t *testing.T) {
 		"an odd actor":        {`{"id":"ann","act":{"sub":7}}`, `{}`, `{}`, ""},
 		"nobody":              {`{}`, `{}`, `{}`, ""},
 	} {
-		if got := string(Find(valuetest.Decode(t, c.user), valuetest.Decode(t, c.mcp), valuetest.Decode(t, c.llm)).AppendJSON(nil)); got != c.want {
+		if got := string(Agents{}.Find(valuetest.Decode(t, c.user), valuetest.Decode(t, c.mcp), valuetest.Decode(t, c.llm)).AppendJSON(nil)); got != c.want {
 			t.Errorf("%s: Find = %q, want %q", name, got, c.want)
 		}
 	}

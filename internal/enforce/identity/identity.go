@@ -228,18 +228,6 @@ func identityHeaders(h http.Header, names header.Names) (*Caller, error) {
 	return who, nil
 }
 
-// AgentID returns the id of the AI agent that sent the request, "" if none did: the actor of a
-// token, or else a caller whose id is an agent's.
-func (i *Caller) AgentID() string {
-	if i.Actor != "" {
-		return i.Actor
-	}
-	if strings.HasPrefix(i.ID, scope.AgentPrefix) {
-		return i.ID
-	}
-	return ""
-}
-
 // userDoc returns input.user. Its roles are those of the token, or the groups if the token has no
 // claim for roles, so that one control works with both kinds of proof.
 func userDoc(who *Caller, roles []string, attributes value.Value) value.Value {

@@ -20,7 +20,7 @@ const CodeBudget = "budget_exhausted"
 // that clients of models wait and try again. To find out, it decides on a refused request
 // again, at most once for each window.
 func (j *Judge) outOfBudget(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, v *Verdict) {
-	if v.Refusal.Code != "access_denied" || in.Seen == nil || !in.Seen.Usage.Defined() {
+	if v.Refusal.Code != "access_denied" || v.Decision.Stopped || in.Seen == nil || !in.Seen.Usage.Defined() {
 		return
 	}
 	seen, asked := *in.Seen, *in

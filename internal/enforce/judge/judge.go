@@ -98,7 +98,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		v.explain(ctx, st, &v.Asked, opt)
 	}
 	v.takeDecision(st, idErr)
-	if v.Refusal.Code == "access_denied" && in.Seen.Harmless() {
+	if v.Refusal.Code == "access_denied" && !v.Decision.Stopped && in.Seen.Harmless() {
 		v.Decision = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.Decision.Resource, Revision: v.Decision.Revision, Considered: v.Decision.Considered, Ran: v.Decision.Ran, CacheHit: v.Decision.CacheHit, Duration: v.Decision.Duration}
 		v.Explanation, v.Trace = nil, nil
 		v.Resolve(nil, nil)

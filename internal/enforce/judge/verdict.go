@@ -108,6 +108,8 @@ func document(list any, hidden redact.Secrets) []byte {
 func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 	d := &v.Decision
 	switch {
+	case d.Stopped: // also where no control is in scope
+		v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", d.Public()), nil)
 	case d.Considered == 0 && d.Err == nil:
 		if st.DenyByDefault {
 			v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"), nil)

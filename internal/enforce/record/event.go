@@ -140,7 +140,7 @@ func (r *Recorder) appendEvent(dst []byte, st *settings.State, in *request.Inbou
 	dst = value.AppendString(dst, in.ID)
 	dst = append(dst, `,"environment":`...)
 	dst = value.AppendString(dst, st.Environment)
-	dst = appendAgent(dst, in, who)
+	dst = appendAgent(dst, st, in, who)
 	if len(v.ChangedTools) > 0 {
 		dst = append(dst, `,"event":"mcp_tools_changed","tools":`...)
 		names := make([]value.Value, len(v.ChangedTools))
@@ -233,11 +233,15 @@ func appendEvaluated(dst []byte, v *judge.Verdict) []byte {
 
 // appendAgent writes which AI agent sent the request, and what it did, at every audit level: the
 // control plane counts it.
-func appendAgent(dst []byte, in *request.Inbound, who *identity.Caller) []byte {
-	if who == nil || who.AgentID() == "" {
+func appendAgent(dst []byte, st *settings.State, in *request.Inbound, who *identity.Caller) []byte {
+	if who == nil {
 		return dst
 	}
-	dst = value.AppendString(append(dst, `,"agent":{"id":`...), who.AgentID())
+	id := st.Agents().Acting(who.Doc)
+	if id == "" {
+		return dst
+	}
+	dst = value.AppendString(append(dst, `,"agent":{"id":`...), id)
 	if seen := in.Seen; seen != nil {
 		if seen.RPC != nil && seen.RPC.Tool != "" {
 			dst = value.AppendString(append(dst, `,"tool":`...), seen.RPC.Tool)

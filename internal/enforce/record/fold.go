@@ -37,7 +37,7 @@ func (r *Recorder) foldRefusal(st *settings.State, in *request.Inbound, who *ide
 	}
 	user := ""
 	if who != nil && who.IsKnown() {
-		user = who.ID + " " + who.AgentID()
+		user = who.ID + " " + st.Agents().Acting(who.Doc)
 	}
 	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.Refusal.Code
 	return r.folder.Add(r.now(), fold.Refusal{

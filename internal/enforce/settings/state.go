@@ -3,6 +3,7 @@ package settings
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -17,4 +18,12 @@ type State struct {
 	// Activated is when the bundle became active; zero: never.
 	Activated time.Time
 	Controls  int
+}
+
+// Agents returns the AI agents of the tenant, as the bundle has them.
+func (st *State) Agents() actor.Agents {
+	if st.Set == nil {
+		return actor.Agents{}
+	}
+	return st.Set.Agents()
 }

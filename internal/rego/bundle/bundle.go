@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
@@ -53,6 +54,29 @@ type Spec struct {
 	Meta value.Value
 	// Signing signs the bundle; nil leaves it unsigned.
 	Signing *SigningKey
+}
+
+// agentsMember is the member of a manifest's metadata about the tenant's AI agents.
+const agentsMember = "agents"
+
+// AgentsMeta returns the member of a manifest's metadata about the tenant's AI agents. It is in the
+// metadata, and not among the files that bouncers share, because then a change packs no files
+// again. Bouncers that do not know the member, and stock OPAs, ignore it.
+func AgentsMeta(a actor.Agents) value.Member {
+	return value.Member{Key: agentsMember, Value: a.Value()}
+}
+
+// agentsIn reads the member of AgentsMeta. Older servers send none.
+func agentsIn(meta map[string]any) (actor.Agents, error) {
+	of, there := meta[agentsMember]
+	if !there {
+		return actor.Agents{}, nil
+	}
+	v, err := value.FromAny(of)
+	if err != nil {
+		return actor.Agents{}, err
+	}
+	return actor.ReadAgents(v)
 }
 
 // Write packs a set and returns its bundle for one enforcement point. Servers use Pack and

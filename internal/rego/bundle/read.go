@@ -82,7 +82,11 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.Set, err = r.index(doc.Get("index"), doc.Get("granted"), files); err != nil {
+	agents, err := agentsIn(b.Meta)
+	if err != nil {
+		return nil, err
+	}
+	if b.Set, err = r.index(doc.Get("index"), rego.SetSpec{Grants: doc.Get("granted"), Agents: agents}, files); err != nil {
 		return nil, err
 	}
 	b.Env = b.Set.Env()
@@ -190,12 +194,11 @@ func checkFiles(files map[string][]byte) error {
 	return nil
 }
 
-// index builds the set from a bundle's index.
-func (r Reader) index(index, granted value.Value, files map[string][]byte) (*rego.Set, error) {
+// index builds the set from a bundle's index. spec has what is not in the index.
+func (r Reader) index(index value.Value, spec rego.SetSpec, files map[string][]byte) (*rego.Set, error) {
 	if index.Kind() != value.ObjectKind {
 		return nil, errors.New("the bundle has no index")
 	}
-	spec := rego.SetSpec{Grants: granted}
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
 	libraries := map[string]lang.Library{}

@@ -4042,6 +4042,8 @@ export interface components {
              * @example support bot
              */
             name: string;
+            /** @description Ids of its OAuth clients. A token that was issued to one of them (client_id, azp, or in act) is the agent's: it is refused while the agent is inactive, and counted for the agent. */
+            oauth_client_ids: string[];
             /** @description Ids of the policies that are meant for it, in order. */
             policies: number[];
             /**
@@ -4050,7 +4052,7 @@ export interface components {
              */
             provider: string;
             /**
-             * @description An inactive agent is unknown to decisions.
+             * @description An inactive agent is refused: every decision denies what it asks for, for itself or for a person.
              * @enum {string}
              */
             status: "active" | "inactive";
@@ -4083,12 +4085,14 @@ export interface components {
              * @description Name, unique.
              */
             name?: string;
+            /** @description Replaces the whole list of its OAuth clients. */
+            oauth_client_ids?: string[] | null;
             /** @description Replaces the whole list. */
             policies?: number[] | null;
             /** @description Who hosts its model. */
             provider?: string | null;
             /**
-             * @description An inactive agent is unknown to decisions.
+             * @description An inactive agent is refused: every decision denies what it asks for, for itself or for a person.
              * @enum {string}
              */
             status?: "active" | "inactive";
@@ -4118,6 +4122,8 @@ export interface components {
              * @example support bot
              */
             name: string;
+            /** @description Ids of its OAuth clients, each of one agent only. */
+            oauth_client_ids?: string[];
             /** @description Ids of the policies that are meant for it. */
             policies?: number[];
             /**

@@ -1,0 +1,151 @@
+package actor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
+)
+
+// TestRefuse checks which users are refused: the agents 1, 3 and 5 to 7 are stopped, 2 and 4 are active,
+// and 8 never existed. The OAuth client cli is agent 3, and web is agent 2.
+func TestRefuse(t *testing.T) {
+	set := actor.NewAgents([]int64{4, 2, 4, 9, 0, -1}, 7, map[string]int64{"cli": 3, "web": 2, "ann": 0, "gone": 99})
+	chain := func(n int, last string) string {
+		return `{"id":"ann","act":` + strings.Repeat(`{"sub":"a","act":`, n-1) + `{"sub":"` + last + `"}` + strings.Repeat("}", n-1) + `}`
+	}
+	for user, want := range map[string]string{
+		`{"id":"agent:3"}`: "agent:3", `{"id":"agent:1"}`: "agent:1", `{"id":"agent:6"}`: "agent:6", `{"id":"agent:7"}`: "agent:7",
+		`{"id":"agent:2"}`: "", `{"id":"agent:4"}`: "", `{"id":"agent:8"}`: "", `{"id":"agent:987654"}`: "", // active, or unknown
+		`{"id":"agent:007"}`: "agent:7", `{"id":"AGENT:3"}`: "agent:3", `{"id":" agent:3 "}`: "agent:3", `{"id":"agent: 3"}`: "agent:3", `{"id":"agent:+3"}`: "agent:3", `{"id":"agent:3\n"}`: "agent:3",
+		`{"id":"agent:"}`: "", `{"id":"agent:0"}`: "", `{"id":"agent:-3"}`: "", `{"id":"agent:3.0"}`: "", `{"id":"agent:3e0"}`: "", `{"id":"agent:0x3"}`: "", `{"id":"agent:1_0"}`: "",
+		`{"id":"agent:18446744073709551619"}`: "", `{"id":"agent:9223372036854775808"}`: "", // larger than an id; the first is 3 modulo 2^64
+		`{"id":"agent3"}`: "", `{"id":"3"}`: "", `{"id":3}`: "", `{"id":null}`: "", `{"id":["agent:3"]}`: "", `{}`: "", `[]`: "", `null`: "", `"agent:3"`: "",
+		`{"id":"ann"}`: "", `{"id":"ann","act":null}`: "", `{"id":"ann","act":"agent:3"}`: "", `{"id":"ann","act":{"sub":3}}`: "", `{"id":"ann","sub":"agent:3"}`: "",
+		`{"id":"ann","act":{"sub":"agent:3"}}`: "agent:3", `{"id":"ann","act":{"sub":"agent:2"}}`: "", `{"id":"ann","act":{"sub":"agent:003"}}`: "agent:3",
+		`{"id":"ann","act":{"sub":"agent:2","act":{"sub":"agent:5"}}}`: "agent:5", `{"id":"ann","act":{"sub":"x","act":"agent:5"}}`: "",
+		`{"id":"agent:1","act":{"sub":"agent:3"}}`: "agent:1", // the subject is named first
+		`{"id":"cli"}`: "agent:3", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"web","act":{"sub":"cli"}}}`: "agent:3",
+		`{"id":"ann","attributes":{"client_id":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:3",
+		`{"id":"ann","attributes":{"client_id":"agent:3"}}`: "agent:3",
+		`{"id":"web"}`: "", `{"id":"ann","attributes":{"client_id":"web"}}`: "", `{"id":"CLI"}`: "", `{"id":" cli"}`: "", `{"id":"ann","client_id":"cli"}`: "", `{"id":"gone"}`: "", // the id of a client is compared exactly
+		`{"id":"ann","attributes":{"client_id":["cli"],"aud":"cli"}}`: "", `{"id":"ann","attributes":"cli"}`: "",
+		chain(actor.Max, "agent:3"): "agent:3", chain(50, "agent:3"): "agent:3", chain(actor.Max, "agent:2"): "",
+	} {
+		if want != "" {
+			want = "The AI agent " + want + " is not active"
+		}
+		if got := set.Refuse(valuetest.Decode(t, user)); got != want {
+			t.Errorf("Refuse(%s) = %q, want %q", user, got, want)
+		}
+	}
+	if got := set.Refuse(value.Value{}); got != "" {
+		t.Errorf("Refuse of no user = %q, want nothing", got)
+	}
+	if got := (actor.Agents{}).Refuse(valuetest.Decode(t, `{"id":"agent:3"}`)); got != "" {
+		t.Errorf("Refuse of an empty set = %q, want nothing", got)
+	}
+}
+
+// TestAgentsValue checks the ranges of stopped agents, their form in a bundle, and that only that form
+// is read.
+func TestAgentsValue(t *testing.T) {
+	for name, c := range map[string]struct {
+		active  []int64
+		last    int64
+		clients map[string]int64
+		want    string
+	}{
+		"no agents": {nil, 0, nil, `[]`}, "all are active": {[]int64{1, 2, 3}, 3, map[string]int64{}, `[]`}, "none is active": {nil, 3, nil, `[[1,3]]`},
+		"the first": {[]int64{2, 3}, 3, nil, `[[1,1]]`}, "the last": {[]int64{1, 2}, 3, nil, `[[3,3]]`}, "between": {[]int64{5, 1}, 5, nil, `[[2,4]]`},
+		"several":                  {[]int64{2, 4, 5, 9}, 11, nil, `[[1,1],[3,3],[6,8],[10,11]]`},
+		"clients":                  {[]int64{1}, 2, map[string]int64{"z": 1, "a\"b": 2}, `[[2,2]],"clients":{"a\"b":2,"z":1}`},
+		"clients of active agents": {[]int64{1}, 1, map[string]int64{"z": 1}, `[],"clients":{"z":1}`},
+	} {
+		c.want = `{"stopped":` + c.want + `}`
+		set := actor.NewAgents(c.active, c.last, c.clients)
+		text := string(set.Value().AppendJSON(nil))
+		if text != c.want || set.IsEmpty() != (c.want == `{"stopped":[]}`) {
+			t.Errorf("%s: the value is %s, empty: %v, want %s", name, text, set.IsEmpty(), c.want)
+		}
+		read, err := actor.ReadAgents(valuetest.Decode(t, text))
+		if err != nil || string(read.Value().AppendJSON(nil)) != text {
+			t.Errorf("%s: ReadAgents = %s, %v, want %s", name, read.Value().AppendJSON(nil), err, text)
+		}
+		active := map[int64]bool{}
+		for _, id := range c.active {
+			active[id] = true
+		}
+		for id := int64(-1); id < 14; id++ {
+			if want := id >= 1 && id <= c.last && !active[id]; read.Stops(id) != want {
+				t.Errorf("%s: Stops(%d) = %v, want %v", name, id, read.Stops(id), want)
+			}
+		}
+	}
+	for _, text := range []string{`null`, `[]`, `"1"`, `{}`, `{"clients":{"a":1}}`} {
+		if _, err := actor.ReadAgents(valuetest.Decode(t, text)); err == nil {
+			t.Errorf("ReadAgents(%s): no error", text)
+		}
+	}
+	for _, list := range []string{`null`, `{}`, `"1"`, `1`, `[1]`, `[[1]]`, `[[1,2,3]]`, `[["1","2"]]`, `[[2,1]]`, `[[0,1]]`, `[[-1,1]]`, `[[1,2],[2,3]]`, `[[3,4],[1,2]]`, `[[1,1.5]]`, `[{"0":1,"1":2}]`} {
+		if set, err := actor.ReadAgents(valuetest.Decode(t, `{"stopped":`+list+`}`)); err == nil || !set.IsEmpty() {
+			t.Errorf("ReadAgents with the list %s = %v, %v, want an error", list, set, err)
+		}
+	}
+	for _, clients := range []string{`null`, `[]`, `"a"`, `{"a":"1"}`, `{"a":0}`, `{"a":1,"b":-1}`, `{"a":1.5}`} {
+		if set, err := actor.ReadAgents(valuetest.Decode(t, `{"stopped":[[1,1]],"clients":`+clients+`}`)); err == nil || !set.IsEmpty() {
+			t.Errorf("ReadAgents with the clients %s = %v, %v, want an error", clients, set, err)
+		}
+	}
+}
+
+// TestActing checks which agent asks: the actor counts before the user, and the user before the OAuth
+// client of its token.
+func TestActing(t *testing.T) {
+	agents := actor.NewAgents(nil, 9, map[string]int64{"cli": 3, "web": 2})
+	for user, want := range map[string]string{
+		`{"id":"ann"}`: "", `{}`: "", `{"id":"ann","attributes":{"client_id":"portal","azp":"portal"}}`: "",
+		`{"id":"ann","act":{"sub":"portal"}}`: "portal", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"agent:7"},"attributes":{"client_id":"cli"}}`: "agent:7",
+		`{"id":"agent:8","attributes":{"client_id":"cli"}}`: "agent:8", `{"id":"cli"}`: "agent:3", `{"id":"cli","attributes":{"client_id":"web"}}`: "agent:3",
+		`{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:2", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":7,"azp":"cli"}}`: "agent:3",
+	} {
+		if got := agents.Acting(valuetest.Decode(t, user)); got != want {
+			t.Errorf("Acting(%s) = %q, want %q", user, got, want)
+		}
+	}
+}
+
+// TestRefuseAllocates checks that a request without an agent costs no memory, however many agents
+// are stopped.
+func TestRefuseAllocates(t *testing.T) {
+	active := make([]int64, 5000)
+	for i := range active {
+		active[i] = int64(2*i + 2)
+	}
+	set := actor.NewAgents(active, 10_000, map[string]int64{"cli": 1})
+	for _, user := range []string{`{"id":"ann","roles":["a"],"attributes":{"client_id":"portal"}}`, `{"id":"ann","act":{"sub":"client"}}`, `{"id":"agent:2"}`, `{}`} {
+		v := valuetest.Decode(t, user)
+		if n := testing.AllocsPerRun(100, func() {
+			if set.Refuse(v) != "" {
+				t.Errorf("Refuse(%s) refuses", user)
+			}
+			_ = set.Acting(v)
+		}); n != 0 {
+			t.Errorf("Refuse and Acting of %s allocate %v times", user, n)
+		}
+	}
+}
+
+func BenchmarkRefuse(b *testing.B) {
+	set := actor.NewAgents([]int64{2, 4, 6}, 10_000, map[string]int64{"cli": 4})
+	for name, text := range map[string]string{"person": `{"id":"ann","email":"a@b.c","roles":["a"],"groups":[],"attributes":{}}`, "agent": `{"id":"ann","act":{"sub":"agent:4"}}`} {
+		v := valuetest.Decode(b, text)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				set.Refuse(v)
+			}
+		})
+	}
+}

@@ -100,8 +100,12 @@ func agentKept(p *tab) {
 	p.press("tbody .gh-link")
 	p.wait("the agent's form", `document.querySelector("[name=agent-name]")?.value === "helpdesk"`)
 	p.fill("agent-model", "small-1")
+	p.addTag("OAuth clients", "helpdesk-cli")
 	p.button("Save")
 	p.wait("the model", `!document.querySelector("[role=dialog]") && [...document.querySelectorAll("tbody tr")].some(r => /small-1/.test(r.innerText))`)
+	if ids := p.await("the agent's clients", `fetch("/api/v1/ai-agents/1").then(r => r.json()).then(a => a.oauth_client_ids.join())`); ids != "helpdesk-cli" {
+		p.problem("the agent's clients are " + ids)
+	}
 	for _, name := range hostile {
 		p.post("/api/v1/ai-agents", fmt.Sprintf(`{"name": %q, "type": "rag", "provider": %q}`, name, name))
 	}

@@ -1,4 +1,4 @@
-import { Button, Group, JsonInput, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { Button, Group, JsonInput, MultiSelect, Select, Stack, TagsInput, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, ifMatch, type Schemas } from "../../api/client";
@@ -43,6 +43,7 @@ export function AgentForm({
   const [type, setType] = useState<Schemas["Agent"]["type"]>(agent?.type ?? "llm");
   const [status, setStatus] = useState<Schemas["Agent"]["status"]>(agent?.status ?? "active");
   const [policies, setPolicies] = useState((agent?.policies ?? []).map(String));
+  const [clients, setClients] = useState(agent?.oauth_client_ids ?? []);
   const [attributes, setAttributes] = useState(JSON.stringify(agent?.attributes ?? {}, null, 2));
   const [configuration, setConfiguration] = useState(JSON.stringify(agent?.configuration ?? {}, null, 2));
   const controls = api.useQuery(
@@ -70,6 +71,7 @@ export function AgentForm({
       model: text("agent-model"),
       status,
       policies: policies.map(Number),
+      oauth_client_ids: clients,
       ...given,
     };
     if (agent) update.mutate({ params: { path: { agent_id: agent.id }, header: ifMatch(agent) }, body });
@@ -99,6 +101,7 @@ export function AgentForm({
             />
             <Select
               label={t("agents.status")}
+              description={t("agents.statusAbout")}
               data={statuses.map((value) => ({ value, label: t(`common.state_${value}`) }))}
               value={status}
               onChange={(value) => setStatus(statuses.find((x) => x === value) ?? "active")}
@@ -123,6 +126,13 @@ export function AgentForm({
             onChange={setPolicies}
             searchable
             limit={100}
+          />
+          <TagsInput
+            label={t("agents.clients")}
+            description={t("agents.clientsAbout")}
+            value={clients}
+            onChange={setClients}
+            maxTags={10}
           />
           <JsonInput
             label={t("agents.attributes")}

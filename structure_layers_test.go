@@ -44,6 +44,9 @@ var layers = []layer{
 		"internal/template",
 		"internal/truncate",
 	}},
+	{"announcements between replicas", []string{
+		"internal/db/listen",
+	}},
 	{"storage and network", []string{
 		"internal/cache",
 		"internal/counterfile",

@@ -183,6 +183,7 @@ func (p *parts) openStores(ctx context.Context) error {
 		return err
 	}
 	where.Logger = p.log
+	where.Logger = p.log
 	stores, err := db.Open(ctx, where)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/gatehouse-dev/gatehouse/internal/db/listen"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -42,7 +43,7 @@ type pgBackend struct {
 	// prefix precedes the tenant in names of schemas and roles: the region's name, so that regions
 	// may share a database. It is empty in the deployment's own store.
 	prefix   string
-	listener *listener
+	listener *listen.Listener
 	shared   bool // pool and listener are another backend's
 	// epoch counts roles that were created or dropped. A connection that has set a role cannot use
 	// a new role of the same name, so after a change of epoch it sets its role again.
@@ -86,10 +87,10 @@ func openPostgres(ctx context.Context, cfg Config, url, region string, onMessage
 		pool.Close()
 		return nil, translate(ctx, err)
 	}
-	b.listener, err = listen(ctx, listener{cfg: pc.ConnConfig.Copy(), instance: b.instance, onMessage: onMessage, now: cfg.Now, log: cfg.Logger})
+	b.listener, err = listen.Start(ctx, listen.Config{Conn: pc.ConnConfig.Copy(), Instance: b.instance, OnMessage: onMessage, Now: cfg.Now, Log: cfg.Logger})
 	if err != nil {
 		pool.Close()
-		return nil, translate(ctx, err)
+		return nil, translate(ctx, errors.Join(errUnavailable, err))
 	}
 	return b, nil
 }
@@ -442,7 +443,7 @@ func (b *pgBackend) close() error {
 	if b.shared {
 		return nil
 	}
-	b.listener.stop()
+	b.listener.Stop()
 	b.pool.Close()
 	return nil
 }
@@ -482,7 +483,7 @@ func (t *pgTxn) lock(ctx context.Context, name string) error {
 }
 
 func (t *pgTxn) announce(ctx context.Context, payload string) error {
-	_, err := t.exec(ctx, `SELECT pg_notify($1, $2)`, []any{channel, t.backend.instance + "\n" + payload})
+	_, err := t.exec(ctx, `SELECT pg_notify($1, $2)`, []any{listen.Channel, t.backend.instance + "\n" + payload})
 	return err
 }
 

@@ -1,10 +1,12 @@
 package faults_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,6 +121,12 @@ func TestStoreThatHangs(t *testing.T) {
 	}
 	s.Anonymous().Within(3*time.Second).Do(t, "GET", "/health/ready", nil).Want(503)
 	a.Within(25*time.Second).Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}).Want(503)
+	apptest.Eventually(t, time.Minute, func() error {
+		if !strings.Contains(s.Log.String(), "cannot be reached to announce the changes of other replicas") {
+			return errors.New("the log has no warning that announcements are missed")
+		}
+		return nil
+	})
 	proxy.resume()
 	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := s.Anonymous().Do(t, "GET", "/health/ready", nil); res.Status != 200 {

@@ -120,6 +120,8 @@ func (p *parts) openLog() error {
 		{kind: diskSpace, subject: "low"},
 		{kind: ownCertificate, subject: "ending"},
 		{kind: ownCertificate, subject: "ended"},
+		{kind: ownCertificate, subject: "early"},
+		{kind: ownCertificate, subject: "unused"},
 	} { // an earlier process may have raised these alerts
 		k.raised[alertKey{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raisedAlert{}
 	}
@@ -215,17 +217,30 @@ func (k *logMonitor) add(to troubles, t scope.TenantID, kind, what, severity, fo
 	to[alertKey{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
 }
 
-// addCertificate adds the problem that the deployment's certificate ends soon, or has ended.
+// addCertificate adds the problems of the deployment's certificate: that it ends soon, has ended or has
+// not begun, or that the files have another that is not valid now.
 func (k *logMonitor) addCertificate(to troubles) {
 	if k.edge == nil {
 		return
 	}
-	end, warn := k.edge.Ends()
-	switch now := k.now(); {
-	case !now.Before(end):
-		k.add(to, scope.DefaultTenant, ownCertificate, "ended", tenant.SeverityCritical, "the deployment's own certificate ended at %s: clients refuse to connect", end.UTC().Format(time.RFC3339))
-	case !now.Before(warn):
-		k.add(to, scope.DefaultTenant, ownCertificate, "ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", end.UTC().Format(time.RFC3339))
+	add := func(what, severity, format string, at time.Time) {
+		k.add(to, scope.DefaultTenant, ownCertificate, what, severity, format, at.UTC().Format(time.RFC3339))
+	}
+	own, now := k.edge.Own(), k.now()
+	switch {
+	case now.Before(own.Begin):
+		add("early", tenant.SeverityCritical, "the deployment's own certificate is not valid before %s: clients refuse to connect", own.Begin)
+	case !now.Before(own.End):
+		add("ended", tenant.SeverityCritical, "the deployment's own certificate ended at %s: clients refuse to connect", own.End)
+	case !now.Before(own.Warn):
+		add("ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", own.End)
+	}
+	switch other, kept := k.edge.Kept(); {
+	case !kept:
+	case now.Before(other.Begin):
+		add("unused", tenant.SeverityWarning, "the certificate in the files is not valid before %s: the one before stays in use until then, or until the server starts again", other.Begin)
+	default:
+		add("unused", tenant.SeverityWarning, "the certificate in the files ended at %s: the one before stays in use until the server starts again", other.End)
 	}
 }
 
@@ -331,7 +346,7 @@ func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
 }
 
 // certificateLeft describes a metric that only a server with TLS has.
-var certificateLeft = figure("tls_certificate_left_seconds", "Time until the deployment's own certificate ends; negative afterwards.")
+var certificateLeft = figure("tls_certificate_left_seconds", "How long the deployment's own certificate is still valid. Negative while it is not: the time since its end, or until its begin.")
 
 // Collect implements prometheus.Collector.
 func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
@@ -347,7 +362,6 @@ func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
 	}
 	if k.edge != nil {
-		end, _ := k.edge.Ends()
-		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, end.Sub(k.now()).Seconds())
+		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, k.edge.Own().Left(k.now()).Seconds())
 	}
 }

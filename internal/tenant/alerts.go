@@ -44,7 +44,7 @@ func open(ctx context.Context, tx *db.Tx, a Alert) error {
 
 // resolve ends an open alert, and notifies the channels.
 func resolve(ctx context.Context, tx *db.Tx, a Alert, at time.Time) error {
-	if err := resolveAlert(ctx, tx, a.ID, at); err != nil {
+	if ended, err := resolveAlert(ctx, tx, a, at); err != nil || !ended {
 		return err
 	}
 	return emit(ctx, tx, event.AlertResolved, a)
@@ -59,11 +59,20 @@ func emit(ctx context.Context, tx *db.Tx, kind string, a Alert) error {
 
 // ResolveAlerts ends the open alerts of a type and subject within tx.
 func ResolveAlerts(ctx context.Context, tx *db.Tx, kind, subject string, at time.Time) error {
+	return resolveAlerts(ctx, tx, kind, subject, "", at)
+}
+
+// resolveAlerts is ResolveAlerts with the reason, which is added to the messages; empty: the cause of
+// the alerts is over.
+func resolveAlerts(ctx context.Context, tx *db.Tx, kind, subject, why string, at time.Time) error {
 	alerts, err := selectOpen(ctx, tx, kind, subject)
 	if err != nil {
 		return err
 	}
 	for _, a := range alerts {
+		if why != "" {
+			a.Message += " (" + why + ")"
+		}
 		if err := resolve(ctx, tx, a, at); err != nil {
 			return err
 		}

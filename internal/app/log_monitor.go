@@ -69,8 +69,9 @@ type logMonitor struct {
 
 // raisedAlert is the state of an alert.
 type raisedAlert struct {
-	logged bool // this process has logged it
-	stored bool
+	logged  bool // this process has logged it
+	stored  bool
+	message string
 }
 
 // alertKey identifies an alert.
@@ -286,14 +287,15 @@ func (k *logMonitor) reconcile(ctx context.Context) {
 	k.addCertificate(now)
 	for t, alert := range now {
 		was := k.raised[t]
-		if was.stored {
+		same := was.message == alert.Message
+		if was.stored && same {
 			continue
 		}
-		if !was.logged {
+		if !was.logged || !same {
 			k.log.Error("alert raised", "type", t.Type, "subject", t.Subject, "severity", alert.Severity, "message", alert.Message)
 		}
-		stored := k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
-		k.raised[t] = raisedAlert{logged: true, stored: stored}
+		stored := k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ReplaceAlert(ctx, tx, alert) })
+		k.raised[t] = raisedAlert{logged: true, stored: stored, message: alert.Message}
 	}
 	for t, was := range k.raised {
 		if _, holds := now[t]; holds {
@@ -323,7 +325,9 @@ func (k *logMonitor) renew(ctx context.Context, now troubles) {
 		return // the next time tries again
 	}
 	for _, t := range unknown {
-		k.raised[t] = raisedAlert{logged: k.raised[t].logged}
+		was := k.raised[t]
+		was.stored = false
+		k.raised[t] = was
 	}
 	gone, err := k.shared.Sweep(ctx)
 	for _, t := range gone {

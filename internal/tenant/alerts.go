@@ -34,6 +34,29 @@ func OpenAlert(ctx context.Context, tx *db.Tx, a Alert) error {
 	return open(ctx, tx, a)
 }
 
+// ReplaceAlert opens an alert within tx, unless the same is already open. If one of its type and subject
+// says something else, ReplaceAlert ends that one.
+func ReplaceAlert(ctx context.Context, tx *db.Tx, a Alert) error {
+	alerts, err := selectOpen(ctx, tx, a.Type, a.Subject)
+	if err != nil {
+		return err
+	}
+	known := false
+	for _, one := range alerts {
+		if one.Message == a.Message && one.Severity == a.Severity {
+			known = true
+			continue
+		}
+		if err := resolve(ctx, tx, one, a.CreatedAt); err != nil {
+			return err
+		}
+	}
+	if known {
+		return nil
+	}
+	return open(ctx, tx, a)
+}
+
 // open opens an alert, and notifies the channels.
 func open(ctx context.Context, tx *db.Tx, a Alert) error {
 	if err := insertAlert(ctx, tx, a); err != nil {

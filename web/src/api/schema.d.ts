@@ -13352,7 +13352,7 @@ export interface components {
             /** @description New roles; a change ends the person's sessions. */
             roles?: string[] | null;
             /**
-             * @description disabled ends the person's sessions and keys at once.
+             * @description disabled ends the person's sessions at once. The person's own API keys are refused until the person is active again.
              * @enum {string|null}
              */
             status?: "active" | "disabled" | null;

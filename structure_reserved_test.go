@@ -31,7 +31,7 @@ var dataPlaneHTTP = []string{
 // checkReserved: what only some packages may import.
 func checkReserved(t *testing.T, files []source) {
 	only := map[string][]string{
-		"net/http":                        {"internal/blob/s3test", "internal/jwks", "internal/outbound", "internal/tracing", "internal/fastpath", "internal/rest", "internal/rest/bind", "internal/rest/origin", "internal/rest/schema", "internal/rest/site", "internal/rest/resttest", "internal/api", "internal/enforce", "internal/webui", "internal/devdocs", "internal/client", "internal/cli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"net/http":                        {"internal/blob/s3test", "internal/jwks", "internal/oci", "internal/outbound", "internal/tracing", "internal/fastpath", "internal/rest", "internal/rest/bind", "internal/rest/origin", "internal/rest/schema", "internal/rest/site", "internal/rest/resttest", "internal/api", "internal/enforce", "internal/webui", "internal/devdocs", "internal/client", "internal/cli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
 		"database/sql":                    {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/listen", "internal/db/dbtest", "internal/app/apptest", "internal/pip/source", "bench"},
 		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},

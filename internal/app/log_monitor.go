@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,19 +62,20 @@ type logMonitor struct {
 	alarmed time.Time
 	quiet   int // alarms that were suppressed since then
 	raised  map[alertKey]raisedAlert
+	// shared are the open alerts of all replicas. renewed is when this one renewed its own.
+	shared  *tenant.ReplicaAlerts
+	renewed time.Time
 }
 
 // raisedAlert is the state of an alert.
 type raisedAlert struct {
-	logged bool // this process has logged it
-	stored bool
+	logged  bool // this process has logged it
+	stored  bool
+	message string
 }
 
 // alertKey identifies an alert.
-type alertKey struct {
-	tenant        scope.TenantID
-	kind, subject string
-}
+type alertKey = tenant.AlertKey
 
 // openLog opens the decision log of this process.
 func (p *parts) openLog() error {
@@ -97,7 +100,9 @@ func (p *parts) openLog() error {
 	k := &logMonitor{
 		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log, edge: p.edge,
 		raised: map[alertKey]raisedAlert{},
+		shared: &tenant.ReplicaAlerts{Stores: p.stores, Types: []string{auditPipeline, diskSpace, ownCertificate}, Now: p.now},
 	}
+	p.tenants.OnPurge = append(p.tenants.OnPurge, k.shared.ForgetTenant)
 	marks, left := p.openMarks()
 	floods := fold.Defaults()
 	p.actions = &action.Service{Stores: p.stores, Now: p.now, Outbox: notify.Outbox{Root: p.cfg.URL()}}
@@ -112,16 +117,18 @@ func (p *parts) openLog() error {
 		},
 	})
 	for _, t := range []alertKey{
-		{kind: auditPipeline, subject: "failing"},
-		{kind: auditPipeline, subject: "full"},
-		{kind: auditPipeline, subject: "filling"},
-		{kind: auditPipeline, subject: "lagging"},
-		{kind: diskSpace, subject: "reserve in use"},
-		{kind: diskSpace, subject: "low"},
-		{kind: ownCertificate, subject: "ending"},
-		{kind: ownCertificate, subject: "ended"},
+		{Type: auditPipeline, Subject: "failing"},
+		{Type: auditPipeline, Subject: "full"},
+		{Type: auditPipeline, Subject: "filling"},
+		{Type: auditPipeline, Subject: "lagging"},
+		{Type: diskSpace, Subject: "reserve in use"},
+		{Type: diskSpace, Subject: "low"},
+		{Type: ownCertificate, Subject: "ending"},
+		{Type: ownCertificate, Subject: "ended"},
+		{Type: ownCertificate, Subject: "early"},
+		{Type: ownCertificate, Subject: "unused"},
 	} { // an earlier process may have raised these alerts
-		k.raised[alertKey{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = raisedAlert{}
+		k.raised[alertKey{Tenant: scope.DefaultTenant, Type: t.Type, Subject: tenant.ReplicaSubject(t.Subject, k.name)}] = raisedAlert{}
 	}
 	forget := k.audit.Forget
 	p.tenants.OnPurge = append(p.tenants.OnPurge, func(_ context.Context, id scope.TenantID) error { return forget(id) })
@@ -211,21 +218,34 @@ type troubles map[alertKey]tenant.Alert
 
 // add adds an alert about this process to those of a tenant.
 func (k *logMonitor) add(to troubles, t scope.TenantID, kind, what, severity, format string, args ...any) {
-	subject := what + " at " + k.name
-	to[alertKey{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+	subject := tenant.ReplicaSubject(what, k.name)
+	to[alertKey{Tenant: t, Type: kind, Subject: subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
 }
 
-// addCertificate adds the problem that the deployment's certificate ends soon, or has ended.
+// addCertificate adds the problems of the deployment's certificate: that it ends soon, has ended or has
+// not begun, or that the files have another that is not valid now.
 func (k *logMonitor) addCertificate(to troubles) {
 	if k.edge == nil {
 		return
 	}
-	end, warn := k.edge.Ends()
-	switch now := k.now(); {
-	case !now.Before(end):
-		k.add(to, scope.DefaultTenant, ownCertificate, "ended", tenant.SeverityCritical, "the deployment's own certificate ended at %s: clients refuse to connect", end.UTC().Format(time.RFC3339))
-	case !now.Before(warn):
-		k.add(to, scope.DefaultTenant, ownCertificate, "ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", end.UTC().Format(time.RFC3339))
+	add := func(what, severity, format string, at time.Time) {
+		k.add(to, scope.DefaultTenant, ownCertificate, what, severity, format, at.UTC().Format(time.RFC3339))
+	}
+	own, now := k.edge.Own(), k.now()
+	switch {
+	case now.Before(own.Begin):
+		add("early", tenant.SeverityCritical, "the deployment's own certificate is not valid before %s: clients refuse to connect", own.Begin)
+	case !now.Before(own.End):
+		add("ended", tenant.SeverityCritical, "the deployment's own certificate ended at %s: clients refuse to connect", own.End)
+	case !now.Before(own.Warn):
+		add("ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", own.End)
+	}
+	switch other, kept := k.edge.Kept(); {
+	case !kept:
+	case now.Before(other.Begin):
+		add("unused", tenant.SeverityWarning, "the certificate in the files is not valid before %s: the one before stays in use until then, or until the server starts again", other.Begin)
+	default:
+		add("unused", tenant.SeverityWarning, "the certificate in the files ended at %s: the one before stays in use until the server starts again", other.End)
 	}
 }
 
@@ -260,32 +280,69 @@ func (k *logMonitor) problems() troubles {
 	return out
 }
 
-// reconcile raises alerts for current problems and resolves the others.
+// reconcile raises alerts for current problems and resolves the others. Now and then it renews the open
+// ones, and resolves those of replicas that are gone.
 func (k *logMonitor) reconcile(ctx context.Context) {
 	now := k.problems()
 	k.addCertificate(now)
 	for t, alert := range now {
 		was := k.raised[t]
-		if was.stored {
+		same := was.message == alert.Message
+		if was.stored && same {
 			continue
 		}
-		if !was.logged {
-			k.log.Error("alert raised", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
+		if !was.logged || !same {
+			k.log.Error("alert raised", "type", t.Type, "subject", t.Subject, "severity", alert.Severity, "message", alert.Message)
 		}
-		stored := k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
-		k.raised[t] = raisedAlert{logged: true, stored: stored}
+		stored := k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ReplaceAlert(ctx, tx, alert) })
+		k.raised[t] = raisedAlert{logged: true, stored: stored, message: alert.Message}
 	}
 	for t, was := range k.raised {
 		if _, holds := now[t]; holds {
 			continue
 		}
-		if k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.kind, t.subject, k.now()) }) {
+		if k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.Type, t.Subject, k.now()) }) {
 			if was.logged {
-				k.log.Info("alert resolved", "type", t.kind, "subject", t.subject)
+				k.log.Info("alert resolved", "type", t.Type, "subject", t.Subject)
 			}
 			delete(k.raised, t)
+			if was.stored {
+				k.patiently(ctx, func(ctx context.Context) { _ = k.shared.Forget(ctx, t) }) // Sweep removes it otherwise
+			}
 		}
 	}
+	if at := k.now(); at.Sub(k.renewed) >= tenant.RenewEvery || at.Before(k.renewed) {
+		k.renewed = at
+		k.patiently(ctx, func(ctx context.Context) { k.renew(ctx, now) })
+	}
+}
+
+// renew renews the open alerts of this replica, and resolves those of replicas that are gone. An alert
+// that was not known is opened again in the next round, unless it is open.
+func (k *logMonitor) renew(ctx context.Context, now troubles) {
+	unknown, err := k.shared.Renew(ctx, slices.Collect(maps.Keys(now)))
+	if err != nil {
+		return // the next time tries again
+	}
+	for _, t := range unknown {
+		was := k.raised[t]
+		was.stored = false
+		k.raised[t] = was
+	}
+	gone, err := k.shared.Sweep(ctx)
+	for _, t := range gone {
+		k.log.Info("alert of a server that is gone resolved", "type", t.Type, "subject", t.Subject, "tenant", t.Tenant)
+	}
+	if err != nil {
+		k.log.Warn("the alerts of other servers cannot be checked", "error", err)
+	}
+}
+
+// patiently calls fn with alertPatience to end.
+func (k *logMonitor) patiently(ctx context.Context, fn func(ctx context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+	defer cancel()
+	fn(ctx)
 }
 
 // alertPatience is how long an alert waits for the store.
@@ -331,7 +388,7 @@ func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
 }
 
 // certificateLeft describes a metric that only a server with TLS has.
-var certificateLeft = figure("tls_certificate_left_seconds", "Time until the deployment's own certificate ends; negative afterwards.")
+var certificateLeft = figure("tls_certificate_left_seconds", "How long the deployment's own certificate is still valid. Negative while it is not: the time since its end, or until its begin.")
 
 // Collect implements prometheus.Collector.
 func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
@@ -347,7 +404,6 @@ func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
 	}
 	if k.edge != nil {
-		end, _ := k.edge.Ends()
-		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, end.Sub(k.now()).Seconds())
+		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, k.edge.Own().Left(k.now()).Seconds())
 	}
 }

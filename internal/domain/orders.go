@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -184,8 +185,14 @@ func (s *Service) recordOrder(ctx context.Context, tx *db.Tx, o Order, kind stri
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: kind, Object: "domain", ObjectID: o.Domain, ObjectName: o.Domain, EventContext: facts})
 }
 
+// errAccountKey is the reason of an order that fails because the account's key does not open. No other
+// account takes its place by itself: the encryption key may be wrong by mistake, and DNS records (CAA
+// with accounturi) or an agreement with the certificate authority may be bound to the account.
+var errAccountKey = errors.New("its key cannot be decrypted with the deployment's encryption key: the operator must put the former encryption key back, or remove the stored account")
+
 // Account returns the key of the deployment's account at an ACME directory, in PEM. If there is
-// none, it stores the one that fresh returns. All replicas get the same key.
+// none, it stores the one that fresh returns. All replicas get the same key. A key that is sealed under
+// an old encryption key is sealed again.
 func (s *Service) Account(ctx context.Context, directory string, fresh func() (string, error)) (string, error) {
 	place := "acme account/" + directory
 	read := func(tx *db.Tx) (sealed []byte, err error) { return selectAccount(ctx, tx, directory) }
@@ -213,7 +220,19 @@ func (s *Service) Account(ctx context.Context, directory string, fresh func() (s
 		}
 	}
 	key, err := s.Box.Open(sealed, place)
-	return string(key), fault.Wrap(err, "open the key of the account")
+	if err != nil {
+		return "", errAccountKey
+	}
+	if s.Box.IsStale(sealed) {
+		again, err := s.Box.Seal(key, place)
+		if err != nil {
+			return "", fault.Wrap(err, "seal the key of the account")
+		}
+		if err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return updateAccount(ctx, tx, directory, sealed, again) }); err != nil {
+			return "", err
+		}
+	}
+	return string(key), nil
 }
 
 // renewAt returns when to renew a certificate: when a third of its life is left, or earlier by up to

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
@@ -236,6 +238,46 @@ func TestAccount(t *testing.T) {
 			return err
 		}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestAccountUnderAnotherKey: the account's key moves to a new encryption key, so that the old one can
+// be dropped. A key that does not open stays as it is, and the error says what to do.
+func TestAccountUnderAnotherKey(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, now := context.Background(), noon
+		s, _ := service(t, c, &now)
+		under := func(keys ...byte) (string, error) {
+			t.Helper()
+			all := make([][secret.KeyBytes]byte, len(keys))
+			for i, k := range keys {
+				all[i][0] = k
+			}
+			box, err := secret.New(all...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Box = box
+			return s.Account(ctx, "https://ca.test/dir", func() (string, error) { return fmt.Sprint("the key of ", keys[0]), nil })
+		}
+		for _, keys := range [][]byte{{1}, {2, 1}, {2}} {
+			if key, err := under(keys...); err != nil || key != "the key of 1" {
+				t.Errorf("Account under %v = %q, %v, want the key of 1", keys, key, err)
+			}
+		}
+		if key, err := under(3); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") || key != "" {
+			t.Errorf("Account under another key = %q, %v, want an error that says so", key, err)
+		}
+		if key, err := under(2); err != nil || key != "the key of 1" {
+			t.Errorf("Account under the former key again = %q, %v, want the key of 1", key, err)
+		}
+		must(t, c.System().Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `DELETE FROM acme_accounts`)
+			return err
+		}))
+		if key, err := under(3); err != nil || key != "the key of 3" {
+			t.Errorf("Account after it was removed = %q, %v, want a new one", key, err)
 		}
 	})
 }

@@ -110,3 +110,9 @@ func insertAccount(ctx context.Context, tx *db.Tx, directory string, key []byte,
 	_, err := tx.Exec(ctx, `INSERT INTO acme_accounts (directory, sealed_key, created_at) VALUES ($1, $2, $3) ON CONFLICT (directory) DO NOTHING`, directory, key, at)
 	return err
 }
+
+// updateAccount replaces the sealed key of an account, unless it has another one than old by now.
+func updateAccount(ctx context.Context, tx *db.Tx, directory string, old, key []byte) error {
+	_, err := tx.Exec(ctx, `UPDATE acme_accounts SET sealed_key = $3 WHERE directory = $1 AND sealed_key = $2`, directory, old, key)
+	return err
+}

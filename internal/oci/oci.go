@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"path"
 	"regexp"
@@ -110,8 +111,8 @@ func (l Login) authenticator() authn.Authenticator {
 func (l Login) Resolve(authn.Resource) (authn.Authenticator, error) { return l.authenticator(), nil }
 
 // Push stores a gzipped tar as an image with one layer, and moves the tag to it once it is
-// complete. It returns the digest of the image. It does not send blobs again that the registry has
-// already.
+// complete. It returns the digest of the image. It does not send blobs again that the registry says it
+// has.
 func Push(ctx context.Context, via *outbound.Client, p Reference, l Login, data []byte, annotations map[string]string) (digest string, err error) {
 	image, err := imageOf(data, annotations)
 	if err != nil {
@@ -132,9 +133,29 @@ func Push(ctx context.Context, via *outbound.Client, p Reference, l Login, data 
 func optionsFor(ctx context.Context, via *outbound.Client, p Reference, l Login) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithAuth(l.authenticator()), remote.WithUserAgent("gatehouse"), remote.WithJobs(2),
-		remote.WithTransport(via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})),
+		remote.WithTransport(transportFor(ctx, via, p)),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryPredicate(func(error) bool { return false }),
 	}
+}
+
+// transportFor returns a transport for calls of a registry. It follows no redirects.
+func transportFor(ctx context.Context, via *outbound.Client, p Reference) http.RoundTripper {
+	return redirectedBlobs{via.Transport(ctx, outbound.Bound{Plain: p.plain, MaxReply: maxReply})}
+}
+
+// redirectedBlobs turns a redirect of a HEAD of a blob into 404. Many registries have their blobs in
+// the storage of a cloud, and redirect clients there. A redirect does not prove that the blob is there,
+// so the library sends it again.
+type redirectedBlobs struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b redirectedBlobs) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(r)
+	if err == nil && r.Method == http.MethodHead && res.StatusCode/100 == 3 && strings.Contains(r.URL.Path, "/blobs/") {
+		res.StatusCode, res.Status = http.StatusNotFound, ""
+		res.Header.Del("Location")
+	}
+	return res, err
 }
 
 // Current returns the digest of the image at a place; empty: there is none.
@@ -180,7 +201,7 @@ func Check(ctx context.Context, via *outbound.Client, p Reference, l Login) erro
 	context.AfterFunc(work, cancel)
 	checked := make(chan error, 1)
 	go func() {
-		checked <- remote.CheckPushPermission(p.tag, l, via.Transport(work, outbound.Bound{Plain: p.plain, MaxReply: maxReply}))
+		checked <- remote.CheckPushPermission(p.tag, l, transportFor(work, via, p))
 	}()
 	select {
 	case err := <-checked:
@@ -235,6 +256,9 @@ func Describe(err error) (status int, text string) {
 	refused, ok := errors.AsType[*transport.Error](err)
 	if errors.Is(err, errNotStored) {
 		return 0, "the registry accepted the bundle and does not have it: something else may answer in its place"
+	}
+	if errors.Is(err, outbound.ErrRedirect) {
+		return 0, "the registry answered with a redirect, which is not followed"
 	}
 	if !ok {
 		return 0, "the registry could not be reached"

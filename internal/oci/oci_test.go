@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -259,27 +260,43 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestRedirectedLogin checks that a registry that redirects to another host cannot send the
-// password there, neither to the host itself nor to a token service that the host names.
-func TestRedirectedLogin(t *testing.T) {
+// TestRedirects checks that no redirect of a registry is followed, whichever call it answers: the
+// other host gets no call, so it gets no credential either. A redirected question for a blob is no
+// obstacle, because registries that have their blobs elsewhere answer so: the blob is sent again.
+func TestRedirects(t *testing.T) {
 	t.Parallel()
-	for _, challenge := range []string{`Basic realm="x"`, `Bearer realm="http://%s/token",service="x"`} {
-		for _, at := range []string{"/v2/", "/v2/org/policies/blobs/"} {
-			var mu sync.Mutex
-			var told []string
-			thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				mu.Lock()
-				told = append(told, r.Header.Get("Authorization"))
-				mu.Unlock()
-				w.Header().Set("WWW-Authenticate", strings.Replace(challenge, "%s", r.Host, 1))
-				w.WriteHeader(http.StatusUnauthorized)
-			}))
-			t.Cleanup(thief.Close)
+	var told atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		told.Add(1)
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(other.Close)
+	const refused = "the registry answered with a redirect, which is not followed"
+	for name, c := range map[string]struct {
+		redirected          func(r *http.Request) bool
+		wantPush, wantCheck string
+	}{
+		"every call":   {func(*http.Request) bool { return true }, refused, refused},
+		"the greeting": {func(r *http.Request) bool { return r.URL.Path == "/v2/" }, refused, refused},
+		"an upload":    {func(r *http.Request) bool { return r.Method == http.MethodPost }, refused, refused},
+		"the content":  {func(r *http.Request) bool { return r.Method == http.MethodPatch }, refused, ""},
+		"the manifest": {func(r *http.Request) bool {
+			return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/")
+		}, refused, ""},
+		"the question": {func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/manifests/")
+		}, refused, ""},
+		"a stored blob": {func(r *http.Request) bool {
+			return r.Method == http.MethodHead && strings.Contains(r.URL.Path, "/blobs/")
+		}, "", ""},
+	} {
+		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 			lured := newHouse(t, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch user, _, _ := r.BasicAuth(); {
-					case strings.HasPrefix(r.URL.Path, at) && (at != "/v2/" || r.URL.Path == at):
-						http.Redirect(w, r, thief.URL+r.URL.Path, http.StatusTemporaryRedirect)
+					case c.redirected(r):
+						http.Redirect(w, r, other.URL+r.URL.Path, status)
 					case user == "":
 						w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
 						w.WriteHeader(http.StatusUnauthorized)
@@ -289,19 +306,53 @@ func TestRedirectedLogin(t *testing.T) {
 				})
 			})
 			via, login := outboundtest.Local(t), Login{User: "ada", Password: "secret"}
-			_, _ = Push(ctx, via, lured.place(t, "/org/policies"), login, packed(t, "x"), nil)
-			_ = Check(ctx, via, lured.place(t, "/org/policies"), login)
-			mu.Lock()
-			if len(told) == 0 {
-				t.Errorf("%s, %s: the other host got no call, want one", challenge, at)
-			}
-			for _, credential := range told {
-				if credential != "" {
-					t.Errorf("%s, %s: the other host got the credential %q, want none", challenge, at, credential)
+			_, push := Push(ctx, via, lured.place(t, "/org/policies"), login, packed(t, "x"), nil)
+			check := Check(ctx, via, lured.place(t, "/org/policies"), login)
+			for does, of := range map[string]struct {
+				err  error
+				want string
+			}{"push": {push, c.wantPush}, "check": {check, c.wantCheck}} {
+				text := ""
+				if of.err != nil {
+					_, text = Describe(of.err)
+				}
+				if text != of.want {
+					t.Errorf("%s, %d, %s: %q (%v), want %q", name, status, does, text, of.err, of.want)
 				}
 			}
-			mu.Unlock()
+			if n := told.Swap(0); n > 0 {
+				t.Errorf("%s, %d: the other host got %d calls, want none", name, status, n)
+			}
 		}
+	}
+}
+
+// TestRedirectedLogin checks that a token service that redirects leads nowhere, with or without the
+// password.
+func TestRedirectedLogin(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int32
+	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { told.Add(1) }))
+	t.Cleanup(thief.Close)
+	var asked atomic.Int32
+	lured := newHouse(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/token" {
+				asked.Add(1)
+				http.Redirect(w, r, thief.URL+"/token", http.StatusTemporaryRedirect)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		})
+	})
+	for _, login := range []Login{{}, {User: "ada", Password: "secret"}} {
+		if _, err := Push(ctx, outboundtest.Local(t), lured.place(t, "/org/policies"), login, packed(t, "x"), nil); err == nil {
+			t.Error("pushed")
+		}
+	}
+	if asked.Load() == 0 || told.Load() > 0 {
+		t.Errorf("the token service got %d calls and the other host %d, want some and none", asked.Load(), told.Load())
 	}
 }
 

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,8 +40,19 @@ type transport struct {
 	bound Bound
 }
 
-// RoundTrip implements http.RoundTripper. The call ends with the context of the task or its own.
+// ErrRedirect is the cause of an error of Transport: the server answered with a redirect.
+var ErrRedirect = errors.New("the target answered with a redirect, which is not followed")
+
+// RoundTrip implements http.RoundTripper. The call ends with the context of the task or its own. A
+// library has an http.Client of its own, which would follow redirects: RoundTrip refuses the request
+// that a redirect leads to.
 func (l *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Response != nil { // http.Client sets it to the redirect
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, ErrRedirect
+	}
 	if r.URL.Scheme != "https" && !l.bound.Plain {
 		if r.Body != nil {
 			_ = r.Body.Close()

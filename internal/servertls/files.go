@@ -10,31 +10,33 @@ import (
 // files has the contents of the certificate and key files as they were last read.
 type files struct {
 	certificate, key []byte
-	failed           string // why the last read failed
+	pair             *tls.Certificate // of these contents; nil: they are not a pair
+	failed           string           // why the last read failed
 }
 
-// read reads a certificate with its key. changed is false if the contents, or the reason why they
-// cannot be read, are the same as last time. It compares contents, because a link can be changed to
-// a file with the same time stamp.
-func (f *files) read(certFile, keyFile string) (pair *tls.Certificate, changed bool, err error) {
+// read reads a certificate with its key into pair. changed is false if the contents, or the reason why
+// they cannot be read, are the same as last time. It compares contents, because a link can be changed
+// to a file with the same time stamp.
+func (f *files) read(certFile, keyFile string) (changed bool, err error) {
 	certificate, err := os.ReadFile(certFile)
 	if err != nil {
-		return nil, f.fail(err), fmt.Errorf("GATEHOUSE_TLS_CERT: %w", err)
+		return f.fail(err), fmt.Errorf("GATEHOUSE_TLS_CERT: %w", err)
 	}
 	key, err := os.ReadFile(keyFile)
 	if err != nil {
-		return nil, f.fail(err), fmt.Errorf("GATEHOUSE_TLS_KEY: %w", err)
+		return f.fail(err), fmt.Errorf("GATEHOUSE_TLS_KEY: %w", err)
 	}
 	if bytes.Equal(certificate, f.certificate) && bytes.Equal(key, f.key) {
 		f.failed = "" // the files can be read again
-		return nil, false, nil
+		return false, nil
 	}
-	f.certificate, f.key, f.failed = certificate, key, ""
+	f.certificate, f.key, f.pair, f.failed = certificate, key, nil, ""
 	out, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, true, fmt.Errorf("GATEHOUSE_TLS_CERT, GATEHOUSE_TLS_KEY: %w", err)
+		return true, fmt.Errorf("GATEHOUSE_TLS_CERT, GATEHOUSE_TLS_KEY: %w", err)
 	}
-	return &out, true, nil
+	f.pair = &out
+	return true, nil
 }
 
 // fail stores why the files cannot be read, and reports whether the reason is new.

@@ -40,18 +40,22 @@ type Config struct {
 type Terminator struct {
 	cfg   Config
 	own   atomic.Pointer[tls.Certificate]
+	kept  atomic.Pointer[tls.Certificate] // what the files have, while own is used in its place
 	files files
 	pairs *pairs
 }
 
-// New returns a Terminator, after it has read the deployment's certificate.
+// New returns a Terminator, after it has read the deployment's certificate. It uses one that is not
+// valid now, too, because there is no other.
 func New(cfg Config) (*Terminator, error) {
 	e := &Terminator{cfg: cfg, pairs: newPairs(maxPairs, cfg.KeyPair, cfg.Now)}
-	pair, _, err := e.files.read(cfg.CertFile, cfg.KeyFile)
-	if err != nil {
+	if _, err := e.files.read(cfg.CertFile, cfg.KeyFile); err != nil {
 		return nil, err
 	}
-	e.own.Store(pair)
+	e.own.Store(e.files.pair)
+	if period := periodOf(e.files.pair); !period.Holds(cfg.Now()) {
+		cfg.Log.Error("the deployment's certificate is not valid now: clients refuse to connect", "not_before", period.Begin, "not_after", period.End)
+	}
 	return e, nil
 }
 
@@ -141,10 +145,38 @@ func (e *Terminator) expectsChallenge(name string) bool {
 // third is left, as usual, causes none.
 const longestWarning = 14 * 24 * time.Hour
 
-// Ends returns when the deployment's own certificate ends, and from when that should be warned of.
-func (e *Terminator) Ends() (end, warn time.Time) {
-	leaf := e.own.Load().Leaf
-	return leaf.NotAfter, leaf.NotAfter.Add(-min(longestWarning, leaf.NotAfter.Sub(leaf.NotBefore)/6))
+// Period is when a certificate is valid: from Begin until End. Its end should be warned of from Warn
+// on.
+type Period struct{ Begin, Warn, End time.Time }
+
+func periodOf(pair *tls.Certificate) Period {
+	begin, end := pair.Leaf.NotBefore, pair.Leaf.NotAfter
+	return Period{begin, end.Add(-min(longestWarning, end.Sub(begin)/6)), end}
+}
+
+// Holds reports whether the certificate is valid at a time.
+func (p Period) Holds(at time.Time) bool { return !at.Before(p.Begin) && at.Before(p.End) }
+
+// Left returns how long the certificate is still valid at a time. If it is not valid, Left is
+// negative: the time since its end, or until its begin.
+func (p Period) Left(at time.Time) time.Duration {
+	if at.Before(p.Begin) {
+		return at.Sub(p.Begin)
+	}
+	return p.End.Sub(at)
+}
+
+// Own returns when the deployment's own certificate is valid, the one that is in use.
+func (e *Terminator) Own() Period { return periodOf(e.own.Load()) }
+
+// Kept returns when the certificate in the files is valid, if the server does not use it because it
+// is not valid now.
+func (e *Terminator) Kept() (Period, bool) {
+	pair := e.kept.Load()
+	if pair == nil {
+		return Period{}, false
+	}
+	return periodOf(pair), true
 }
 
 // reloadEvery is how often the files of the deployment's certificate are read again.
@@ -166,16 +198,28 @@ func (e *Terminator) Run(ctx context.Context) error {
 	}
 }
 
-// reload replaces the deployment's certificate if its files changed. If the new one cannot be used,
-// reload logs it once and keeps the old one.
+// reload uses the certificate of the files if they changed. If the new one cannot be used, reload logs
+// it once and keeps the old one. A certificate that is not valid now does not replace a valid one; it
+// does so as soon as it is valid, or the other one is not any more.
 func (e *Terminator) reload() {
-	pair, changed, err := e.files.read(e.cfg.CertFile, e.cfg.KeyFile)
-	switch {
-	case !changed:
-	case err != nil:
+	changed, err := e.files.read(e.cfg.CertFile, e.cfg.KeyFile)
+	if changed && err != nil {
 		e.cfg.Log.Warn("the deployment's new certificate cannot be used; the old one stays", "error", err)
-	default:
-		e.own.Store(pair)
-		e.cfg.Log.Info("the deployment's certificate was replaced", "not_after", pair.Leaf.NotAfter)
 	}
+	now, fresh, old := e.cfg.Now(), e.files.pair, e.own.Load()
+	if fresh == nil || fresh == old {
+		e.kept.Store(nil)
+		return
+	}
+	period := periodOf(fresh)
+	if !period.Holds(now) && periodOf(old).Holds(now) {
+		e.kept.Store(fresh)
+		if changed {
+			e.cfg.Log.Warn("the deployment's new certificate is not valid now; the old one stays while it is", "not_before", period.Begin, "not_after", period.End)
+		}
+		return
+	}
+	e.own.Store(fresh)
+	e.kept.Store(nil)
+	e.cfg.Log.Info("the deployment's certificate was replaced", "not_before", period.Begin, "not_after", period.End)
 }

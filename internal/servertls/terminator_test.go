@@ -170,7 +170,7 @@ func TestFiles(t *testing.T) {
 	write(certFile, oneCert)
 	write(keyFile, oneKey)
 	var logged strings.Builder
-	e, err := New(Config{CertFile: certFile, KeyFile: keyFile, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	e, err := New(Config{CertFile: certFile, KeyFile: keyFile, Now: time.Now, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +201,84 @@ func TestFiles(t *testing.T) {
 	wantCertificate("with the first again", "one.test", 3)
 }
 
+// TestNotValidNow checks that a certificate that has ended or has not begun does not replace a valid
+// one. It does so once it is valid, or once the other one has ended. At the start it is used, because
+// there is no other.
+func TestNotValidNow(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := start
+	var logged strings.Builder
+	cfg := Config{
+		CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), Now: func() time.Time { return now },
+		Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	}
+	write := func(name string, from, until time.Duration) {
+		t.Helper()
+		cert, key := pairUntil(t, name, start.Add(from), start.Add(until))
+		for file, text := range map[string][]byte{cfg.CertFile: cert, cfg.KeyFile: key} {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var e *Terminator
+	want := func(step, name string, kept bool, left time.Duration, warnings int) {
+		t.Helper()
+		for range 3 {
+			e.reload()
+		}
+		_, gotKept := e.Kept()
+		got, gotLeft, gotWarnings := e.own.Load().Leaf.Subject.CommonName, e.Own().Left(now), strings.Count(logged.String(), "is not valid now")
+		if got != name || gotKept != kept || gotLeft != left || gotWarnings != warnings {
+			t.Errorf("%s: %s, another in the files %t, %v left, %d warnings; want %s, %t, %v, %d", step, got, gotKept, gotLeft, gotWarnings, name, kept, left, warnings)
+		}
+	}
+	begin := func() {
+		t.Helper()
+		var err error
+		if e, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("valid.test", -time.Hour, 10*time.Hour)
+	begin()
+	want("at first", "valid.test", false, 10*time.Hour, 0)
+	write("ended.test", -2*time.Hour, -time.Hour)
+	want("one that has ended", "valid.test", true, 10*time.Hour, 1)
+	write("early.test", time.Hour, 90*time.Hour)
+	want("one that has not begun", "valid.test", true, 10*time.Hour, 2)
+	now = start.Add(time.Hour - time.Second)
+	want("just before it begins", "valid.test", true, 9*time.Hour+time.Second, 2)
+	now = start.Add(time.Hour)
+	want("once it has begun", "early.test", false, 89*time.Hour, 2)
+	write("late.test", 200*time.Hour, 300*time.Hour)
+	want("another that has not begun", "early.test", true, 89*time.Hour, 3)
+	if err := os.WriteFile(cfg.KeyFile, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("files that are not a pair", "early.test", false, 89*time.Hour, 3)
+	write("late.test", 200*time.Hour, 300*time.Hour)
+	now = start.Add(90 * time.Hour)
+	want("when both are not valid", "late.test", false, -110*time.Hour, 3)
+	write("short.test", 0, 100*time.Hour)
+	want("a valid one in place of an early one", "short.test", false, 10*time.Hour, 3)
+
+	write("early.test", 100*time.Hour, 200*time.Hour)
+	begin()
+	want("an early one at the start", "early.test", false, -10*time.Hour, 4)
+	write("ended.test", -2*time.Hour, -time.Hour)
+	begin()
+	want("an ended one at the start", "ended.test", false, -91*time.Hour, 5)
+}
+
 // TestEnds: a warning is due 14 days before the end of the certificate that is in use, or in the last
 // sixth of a short life.
 func TestEnds(t *testing.T) {
 	const day = 24 * time.Hour
 	dir := t.TempDir()
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cfg := Config{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), Log: slog.New(slog.DiscardHandler)}
+	cfg := Config{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), Now: func() time.Time { return from }, Log: slog.New(slog.DiscardHandler)}
 	var e *Terminator
 	for _, c := range []struct{ life, warn time.Duration }{{90 * day, 14 * day}, {6 * day, day}, {398 * day, 14 * day}} {
 		cert, key := pairUntil(t, "own.test", from, from.Add(c.life))
@@ -223,8 +294,8 @@ func TestEnds(t *testing.T) {
 			}
 		}
 		e.reload()
-		if end, warn := e.Ends(); !end.Equal(from.Add(c.life)) || !warn.Equal(end.Add(-c.warn)) {
-			t.Errorf("a certificate of %v ends at %v, and warns from %v", c.life, end, warn)
+		if got := e.Own(); !got.End.Equal(from.Add(c.life)) || !got.Warn.Equal(got.End.Add(-c.warn)) {
+			t.Errorf("a certificate of %v ends at %v, and warns from %v", c.life, got.End, got.Warn)
 		}
 	}
 }
@@ -335,7 +406,7 @@ func TestFilesFailAgain(t *testing.T) {
 		}
 	}
 	var f files
-	if _, changed, err := f.read(certFile, keyFile); !changed || err == nil {
+	if changed, err := f.read(certFile, keyFile); !changed || err == nil {
 		t.Fatalf("the first read: changed %t, %v, want a new error", changed, err)
 	}
 	away := certFile + ".away"
@@ -344,14 +415,14 @@ func TestFilesFailAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []bool{true, false} {
-			if _, fresh, err := f.read(certFile, keyFile); err == nil || fresh != want {
+			if fresh, err := f.read(certFile, keyFile); err == nil || fresh != want {
 				t.Errorf("without the file: new %t, %v, want an error, new %t", fresh, err, want)
 			}
 		}
 		if err := os.Rename(away, certFile); err != nil {
 			t.Fatal(err)
 		}
-		if _, changed, err := f.read(certFile, keyFile); changed || err != nil {
+		if changed, err := f.read(certFile, keyFile); changed || err != nil {
 			t.Errorf("with the file again: changed %t, %v, want no change", changed, err)
 		}
 	}

@@ -34,6 +34,29 @@ func OpenAlert(ctx context.Context, tx *db.Tx, a Alert) error {
 	return open(ctx, tx, a)
 }
 
+// ReplaceAlert opens an alert within tx, unless the same is already open. If one of its type and subject
+// says something else, ReplaceAlert ends that one.
+func ReplaceAlert(ctx context.Context, tx *db.Tx, a Alert) error {
+	alerts, err := selectOpen(ctx, tx, a.Type, a.Subject)
+	if err != nil {
+		return err
+	}
+	known := false
+	for _, one := range alerts {
+		if one.Message == a.Message && one.Severity == a.Severity {
+			known = true
+			continue
+		}
+		if err := resolve(ctx, tx, one, a.CreatedAt); err != nil {
+			return err
+		}
+	}
+	if known {
+		return nil
+	}
+	return open(ctx, tx, a)
+}
+
 // open opens an alert, and notifies the channels.
 func open(ctx context.Context, tx *db.Tx, a Alert) error {
 	if err := insertAlert(ctx, tx, a); err != nil {
@@ -44,7 +67,7 @@ func open(ctx context.Context, tx *db.Tx, a Alert) error {
 
 // resolve ends an open alert, and notifies the channels.
 func resolve(ctx context.Context, tx *db.Tx, a Alert, at time.Time) error {
-	if err := resolveAlert(ctx, tx, a.ID, at); err != nil {
+	if ended, err := resolveAlert(ctx, tx, a, at); err != nil || !ended {
 		return err
 	}
 	return emit(ctx, tx, event.AlertResolved, a)
@@ -59,11 +82,20 @@ func emit(ctx context.Context, tx *db.Tx, kind string, a Alert) error {
 
 // ResolveAlerts ends the open alerts of a type and subject within tx.
 func ResolveAlerts(ctx context.Context, tx *db.Tx, kind, subject string, at time.Time) error {
+	return resolveAlerts(ctx, tx, kind, subject, "", at)
+}
+
+// resolveAlerts is ResolveAlerts with the reason, which is added to the messages; empty: the cause of
+// the alerts is over.
+func resolveAlerts(ctx context.Context, tx *db.Tx, kind, subject, why string, at time.Time) error {
 	alerts, err := selectOpen(ctx, tx, kind, subject)
 	if err != nil {
 		return err
 	}
 	for _, a := range alerts {
+		if why != "" {
+			a.Message += " (" + why + ")"
+		}
 		if err := resolve(ctx, tx, a, at); err != nil {
 			return err
 		}

@@ -30,3 +30,31 @@ func TestAnOpenAlertIsNotHidden(t *testing.T) {
 		}
 	})
 }
+
+// TestReplaceAlert: an alert that says something else takes the place of the open one. The same one is
+// not opened twice.
+func TestReplaceAlert(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		for _, step := range []struct {
+			severity, message string
+			alerts            int
+		}{{SeverityWarning, "it ends in May", 1}, {SeverityWarning, "it ends in May", 1}, {SeverityWarning, "it ends in June", 2}, {SeverityCritical, "it ends in June", 3}} {
+			var list []Alert
+			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
+				if err = ReplaceAlert(ctx, tx, Alert{Type: "t", Subject: "s", Severity: step.severity, Message: step.message}); err == nil {
+					list, err = selectAlerts(ctx, tx)
+				}
+				return err
+			})
+			if err != nil || len(list) != step.alerts {
+				t.Fatalf("after %s: %d alerts, %v, want %d", step.message, len(list), err, step.alerts)
+			}
+			for i, a := range list {
+				if open := a.ResolvedAt == nil; open != (i == 0) || i == 0 && (a.Message != step.message || a.Severity != step.severity) {
+					t.Errorf("after %s: alert %d of %d is %+v, want only the newest open", step.message, i, len(list), a)
+				}
+			}
+		}
+	})
+}

@@ -150,9 +150,16 @@ func insertAlert(ctx context.Context, tx *db.Tx, a Alert) error {
 	return err
 }
 
-func resolveAlert(ctx context.Context, tx *db.Tx, id int64, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE tenant_alerts SET resolved_at = $2 WHERE id = $1`, id, at)
-	return err
+// resolveAlert ends an alert; false: it has ended already.
+func resolveAlert(ctx context.Context, tx *db.Tx, a Alert, at time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE tenant_alerts SET resolved_at = $2, message = $3 WHERE id = $1 AND resolved_at IS NULL`, a.ID, at, a.Message)
+	return n > 0, err
+}
+
+// selectOpenOf returns the open alerts of a type.
+func selectOpenOf(ctx context.Context, tx *db.Tx, kind string) ([]Alert, error) {
+	return db.All[Alert](ctx, tx, `SELECT id, type, severity, subject, message, created_at, resolved_at FROM tenant_alerts
+		WHERE type = $1 AND resolved_at IS NULL ORDER BY id`, kind)
 }
 
 func selectOpen(ctx context.Context, tx *db.Tx, kind, subject string) ([]Alert, error) {

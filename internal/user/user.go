@@ -102,7 +102,7 @@ type Change struct {
 	Roles      patch.Field[[]string]       `json:"roles,omitzero" maxItems:"64" doc:"New roles; a change ends the person's sessions."`
 	Department patch.Field[string]         `json:"department,omitzero" maxLength:"256" doc:"Department."`
 	Attributes patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free-form attributes; replaces all of them."`
-	Status     patch.Field[string]         `json:"status,omitzero" enum:"active,disabled" doc:"disabled ends the person's sessions and keys at once."`
+	Status     patch.Field[string]         `json:"status,omitzero" enum:"active,disabled" doc:"disabled ends the person's sessions at once. The person's own API keys are refused until the person is active again."`
 }
 
 // RolesChange is the body of PUT /users/{user_id}/roles.

@@ -72,12 +72,18 @@ func block(kind string, der []byte) string {
 // hour ago, until life from now.
 func (ca *CA) Issue(t testing.TB, life time.Duration, names ...string) (certificate, key string) {
 	t.Helper()
+	return ca.IssueBetween(t, -time.Hour, life, names...)
+}
+
+// IssueBetween is Issue with the time from which the certificate is valid, relative to now.
+func (ca *CA) IssueBetween(t testing.TB, from, until time.Duration, names ...string) (certificate, key string) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, private.Public(), ca.key)
@@ -113,7 +119,13 @@ func NewTLSListener(t testing.TB, names ...string) *TLSListener {
 // now on.
 func (l *TLSListener) Replace(t testing.TB, life time.Duration, names ...string) {
 	t.Helper()
-	certificate, key := l.Authority.Issue(t, life, append([]string{"localhost"}, names...)...)
+	l.ReplaceBetween(t, -time.Hour, life, names...)
+}
+
+// ReplaceBetween is Replace with the time from which the certificate is valid, relative to now.
+func (l *TLSListener) ReplaceBetween(t testing.TB, from, until time.Duration, names ...string) {
+	t.Helper()
+	certificate, key := l.Authority.IssueBetween(t, from, until, append([]string{"localhost"}, names...)...)
 	for file, text := range map[string]string{l.CertFile: certificate, l.KeyFile: key} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ const purgeMark = "zebrafinch"
 var systemTables = map[string][]string{
 	"tenants": nil, "retired_tenants": nil, "deployment": nil, // tenants has the tenant's own row, retired_tenants its id, which stays
 	"credentials": {"tenant"}, "tenant_intents": {"tenant"}, "domain_routes": {"tenant"}, "provisionings": {"tenant"},
-	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"}, "deployments": {"tenant"},
+	"acme_certificates": {"tenant"}, "acme_orders": {"tenant"}, "deployments": {"tenant"}, "replica_alerts": {"tenant"},
 	"leases": nil, "revisions": nil, "settings": nil, "signing_keys": nil, "acme_accounts": nil, "goose_db_version": nil,
 }
 

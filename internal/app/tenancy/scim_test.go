@@ -216,14 +216,19 @@ func TestEntra(t *testing.T) {
 		}
 		d.do(t, "PATCH", "/Users/"+id, patch(body{"op": "Replace", "path": "userName", "value": "5b50642d"})).Want(200)
 		ann := d.login(t, s, id, "5b50642d")
+		own := s.WithKey(ann.Do(t, "POST", "/developer-portal/api-keys/sandbox/generate", body{"scopes": []string{"policies:read"}}).Want(201).Text("key"))
+		own.Do(t, "GET", "/policies", nil).Want(200)
 		if off := d.do(t, "PATCH", "/Users/"+id, patch(body{"op": "Replace", "path": "active", "value": "False"})).Want(200); off.Get("active") != false || here().Get("status") != "disabled" {
 			t.Errorf("PATCH active to \"False\" = %s, want it false and the user disabled", off.Body)
 		}
 		ann.Do(t, "GET", "/auth/me", nil).Want(401)
+		own.Do(t, "GET", "/policies", nil).Want(401)
 		if page := d.do(t, "GET", listURL("Users", `externalId eq "0a21f0f2-8d2a-4f8e-bf98-7363c4aed4ef" and active eq false`), nil).Want(200); page.Get("Resources", "0", "active") != false {
 			t.Errorf("GET /Users with two filters = %s, want the inactive person", page.Body)
 		}
 		d.do(t, "PATCH", "/Users/"+id, patch(body{"op": "Replace", "path": "active", "value": "True"})).Want(200)
+		own.Do(t, "GET", "/policies", nil).Want(200) // it was refused only while the person was disabled
+		ann.Do(t, "GET", "/auth/me", nil).Want(401)
 
 		group := d.do(t, "POST", "/Groups", body{
 			"schemas":    []string{"urn:ietf:params:scim:schemas:core:2.0:Group", "http://schemas.microsoft.com/2006/11/ResourceManagement/ADSCIM/2.0/Group"},

@@ -277,8 +277,9 @@ func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme 
 	checkEnd(t, s, l)
 }
 
-// checkEnd: operators are warned before and after the deployment's own certificate ends, by an alert
-// and a gauge, until it is replaced. The state of the decision log does not change.
+// checkEnd: operators are warned before the deployment's own certificate ends, and of a certificate in
+// its files that is not valid now, by an alert, until it is replaced. Clients never get that one. The
+// state of the decision log does not change.
 func checkEnd(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
 	over := l.Transport(l.Authority.Pool)
 	over.TLSClientConfig.InsecureSkipVerify = true // a client must be able to ask when the certificate has ended
@@ -312,13 +313,27 @@ func checkEnd(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
 		t.Fatalf("a certificate of ten days: %q, %s s are left", got, left())
 	}
 	for _, c := range []struct {
-		life     time.Duration
-		severity string
-	}{{5 * time.Minute, "warning: "}, {-time.Minute, "critical: "}} {
-		l.Replace(t, c.life, "gate.test")
+		from, until time.Duration
+		want        string
+	}{
+		{-time.Hour, 5 * time.Minute, "warning: the deployment's own certificate ends at"},
+		{-time.Hour, -time.Minute, "warning: the certificate in the files ended at"},
+		{24 * time.Hour, 240 * time.Hour, "warning: the certificate in the files is not valid before"},
+	} {
+		l.ReplaceBetween(t, c.from, c.until, "gate.test")
 		apptest.Eventually(t, time.Minute, func() error {
-			if got := alerts(); !strings.HasPrefix(got, c.severity) || strings.HasPrefix(left(), "-") != (c.life < 0) {
-				return fmt.Errorf("with %v left: %q, %s s are left", c.life, got, left())
+			if got := alerts(); !strings.Contains(got, c.want) || strings.HasPrefix(left(), "-") {
+				return fmt.Errorf("a certificate from %v to %v: %q, %s s are left, want %s", c.from, c.until, got, left(), c.want)
+			}
+			return nil
+		})
+		if leaf, err := l.Handshake("gate.test"); err != nil || time.Now().After(leaf.NotAfter) || time.Now().Before(leaf.NotBefore) {
+			t.Errorf("a certificate from %v to %v: clients get one that is not valid (%v)", c.from, c.until, err)
+		}
+		l.Replace(t, 240*time.Hour, "gate.test", "*.gate.test")
+		apptest.Eventually(t, time.Minute, func() error {
+			if got := alerts(); got != "" {
+				return fmt.Errorf("with a new certificate: %q", got)
 			}
 			return nil
 		})
@@ -326,11 +341,4 @@ func checkEnd(t *testing.T, s *apptest.Server, l *apptest.TLSListener) {
 	if h := host.Do(t, "GET", "/health", nil).Want(200); h.Get("status") != "healthy" {
 		t.Errorf("the certificate changes the state of the decision log: %s", h.Body)
 	}
-	l.Replace(t, 240*time.Hour, "gate.test", "*.gate.test")
-	apptest.Eventually(t, time.Minute, func() error {
-		if got := alerts(); got != "" {
-			return fmt.Errorf("with a new certificate: %q", got)
-		}
-		return nil
-	})
 }

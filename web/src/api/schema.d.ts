@@ -13057,7 +13057,7 @@ export interface components {
             severity: "warning" | "error" | "critical";
             /** @description Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id. For domains: the domain. */
             subject: string;
-            /** @description usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days. domain_certificate_order: no certificate could be ordered for a domain. audit_pipeline: the decision log lacks decisions of the tenant, or, in the tenant default, cannot be stored or waits for too long. disk_space, only in the tenant default: the disk is full or nearly full. deployment_certificate, only in the tenant default: the deployment's own certificate ends soon or has ended. */
+            /** @description usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days. domain_certificate_order: no certificate could be ordered for a domain. audit_pipeline: the decision log lacks decisions of the tenant, or, in the tenant default, cannot be stored or waits for too long. disk_space, only in the tenant default: the disk is full or nearly full. deployment_certificate, only in the tenant default: the deployment's own certificate ends soon, has ended or has not begun, or its files have another that is not valid now. */
             type: string;
         };
         TenantChange: {
@@ -13358,7 +13358,7 @@ export interface components {
             /** @description New roles; a change ends the person's sessions. */
             roles?: string[] | null;
             /**
-             * @description disabled ends the person's sessions and keys at once.
+             * @description disabled ends the person's sessions at once. The person's own API keys are refused until the person is active again.
              * @enum {string|null}
              */
             status?: "active" | "disabled" | null;

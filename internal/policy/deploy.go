@@ -212,9 +212,12 @@ func (s *Service) storeNext(ctx context.Context, tx *db.Tx, sc scope.Scope, old,
 }
 
 // Preview returns the control as a change would make it, and the differences, without writing to
-// the store. If the change is not allowed, it returns the control unchanged and the fault.
+// the store. If the change is not allowed, it returns the control unchanged and the fault. A changed
+// test case that the caller may not see counts as a difference, although only others may make it.
 func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, error) {
-	next, err := p.apply(sc, c)
+	all := sc
+	all.Permissions = scope.Permissions{All: true}
+	next, err := p.apply(all, c)
 	if err != nil {
 		return p, nil, err
 	}

@@ -150,7 +150,7 @@ func mergeCases(sc scope.Scope, old, sent []TestCase, keep bool) ([]TestCase, er
 		case j >= 0 && sameCase(old[j], out[i]):
 			out[i] = old[j]
 		case locked && (j >= 0 || taken[out[i].Name] && out[i].recorded()):
-			offences = append(offences, fault.Detail{Pointer: at, Message: "the stored case of this name was made from a recorded decision: without audit:read it cannot be changed or repeated"})
+			offences = append(offences, fault.Detail{Pointer: at, Message: fmt.Sprintf("the stored case %q was made from a recorded decision: without audit:read it cannot be changed or repeated", out[i].Name)})
 		case j < 0 && sent[i].Source != "" && !inputs[inputText(out[i])]:
 			offences = append(offences, fault.Detail{Pointer: at + "/source", Message: "only the service sets this, for a case that it makes from a recorded decision: leave it out"})
 		}

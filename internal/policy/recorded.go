@@ -216,11 +216,13 @@ func keepRecorded(old []TestCase, left []int, next []TestCase) ([]TestCase, erro
 		return nil, fault.Invalidf("/test_cases", "a control may have at most %d test cases, and %d made from recorded decisions stay", MaxCases, len(left))
 	}
 	for _, j := range left {
-		behind := -1
-		if j > 0 {
-			behind = slices.IndexFunc(next, func(c TestCase) bool { return c.Name == old[j-1].Name })
+		at := 0
+		for i, c := range next {
+			if j > 0 && c.Name == old[j-1].Name {
+				at = i + 1
+			}
 		}
-		next = slices.Insert(next, behind+1, old[j])
+		next = slices.Insert(next, at, old[j])
 	}
 	return next, nil
 }

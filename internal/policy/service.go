@@ -214,7 +214,9 @@ func (p Policy) apply(sc scope.Scope, c Change) (Policy, error) {
 		}
 		p.TestCases = cases
 	}
-	p.TestCases = slices.Concat(p.TestCases, c.AddRecorded)
+	if len(c.AddRecorded) > 0 {
+		p.TestCases = slices.Concat(p.TestCases, c.AddRecorded)
+	}
 	c.Actions.Apply(&p.Actions)
 	return p, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // setUpEditors sets up the services for editors and repositories. work runs their deployments.
@@ -69,7 +70,8 @@ func (p *parts) asRepository(ctx context.Context, t scope.TenantID, name, reques
 		return scope.Scope{}, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active")
 	}
 	sc := auth.SystemScope(t, name, requestID)
-	sc.Platform = false
+	// Whoever pushes to the repository is unknown, and may be nobody who may read the audit.
+	sc.Permissions, sc.Platform = user.Permissions(t, []string{user.RolePolicyAuthor})
 	sc.Env = scope.Sandbox
 	return sc, nil
 }

@@ -58,7 +58,7 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, id int64, cases []Tes
 	if cases == nil {
 		cases = p.TestCases
 	}
-	if cases, err = mergeCases(p.TestCases, cases, false); err != nil {
+	if cases, err = fillCases(p.TestCases, cases); err != nil {
 		return TestReport{}, err
 	}
 	report, err := s.run(ctx, sc, p, cases)

@@ -138,7 +138,7 @@ func (s *Service) placeOne(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 		return Placed{}, fault.Invalidf("/name", "%d controls in %s have the name %q: rename all but one", len(found), env, item.Name)
 	}
 	old := found[0]
-	next, err := old.apply(item.Change)
+	next, err := old.apply(sc, item.Change)
 	if err != nil {
 		return Placed{}, err
 	}
@@ -159,7 +159,7 @@ func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 	if c.Status != nil {
 		next.Status, c.Status = *c.Status, nil // there is no previous state
 	}
-	next, err := next.apply(c)
+	next, err := next.apply(sc, c)
 	if err != nil {
 		return Placed{}, err
 	}
@@ -212,9 +212,12 @@ func (s *Service) storeNext(ctx context.Context, tx *db.Tx, sc scope.Scope, old,
 }
 
 // Preview returns the control as a change would make it, and the differences, without writing to
-// the store. If the change is not allowed, it returns the control unchanged and the fault.
+// the store. If the change is not allowed, it returns the control unchanged and the fault. A changed
+// test case that the caller may not see counts as a difference, although only others may make it.
 func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, error) {
-	next, err := p.apply(c)
+	all := sc
+	all.Permissions = scope.Permissions{All: true}
+	next, err := p.apply(all, c)
 	if err != nil {
 		return p, nil, err
 	}

@@ -42,9 +42,9 @@ type TestCase struct {
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
 	Data     *TestData      `json:"data,omitempty" doc:"What the control reads below data, in place of the environment's own. Absent: the same as in a decision."`
 	// Source is FromDecision for a case that was made from a recorded decision.
-	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was created from a recorded decision."`
+	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was created from a recorded decision. Only the service sets it."`
 	// InputHidden is set if the caller may not see Input and Data. It is never stored.
-	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input."`
+	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input; a changed one is refused."`
 }
 
 // TestData replaces members of data for a test. Each is replaced completely, as `with
@@ -136,12 +136,14 @@ type Change struct {
 	Status      *string                       `json:"status,omitempty" enum:"draft,active,inactive" doc:"From draft to active, from active to inactive, and back to active."`
 	ResourceID  patch.Field[int64]            `json:"resource_id,omitzero" minimum:"1" doc:"Linked resource; null makes the control tenant-wide."`
 	BouncerID   patch.Field[int64]            `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
-	TestCases   patch.Field[[]TestCase]       `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
+	TestCases   patch.Field[[]TestCase]       `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them. Without audit:read, the cases made from recorded decisions stay, and a changed one is refused."`
 	Actions     patch.Field[[]actions.Action] `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
-	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not contain. It
-	// is set for changes from files, which omit these cases if their author may not read the
-	// audit.
+	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not contain, also
+	// if the caller may see them. It is set for changes from files that omit these cases, because
+	// whoever exported them may not read the audit.
 	KeepRecorded bool `json:"-"`
+	// AddRecorded has new cases that the service made from recorded decisions.
+	AddRecorded []TestCase `json:"-"`
 }
 
 // Filter selects policies. The environment comes from the scope.

@@ -116,7 +116,7 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
 
 // changesOf returns the members that differ, with their old and new values. Of rego_code it returns
-// only that it differs, of test_cases only their numbers.
+// only that it differs, of test_cases only their numbers, and how many recorded ones changed.
 func changesOf(old, next Policy) map[string]any {
 	out := patch.Differences{}
 	out.Note("name", old.Name, next.Name)
@@ -129,7 +129,11 @@ func changesOf(old, next Policy) map[string]any {
 		out["rego_code"] = map[string]any{"changed": true}
 	}
 	if len(old.TestCases)+len(next.TestCases) > 0 && !reflect.DeepEqual(old.TestCases, next.TestCases) {
-		out["test_cases"] = map[string]any{"from": len(old.TestCases), "to": len(next.TestCases)}
+		cases := map[string]any{"from": len(old.TestCases), "to": len(next.TestCases)}
+		if recorded := recordedChanges(old.TestCases, next.TestCases); recorded != nil {
+			cases["recorded"] = recorded
+		}
+		out["test_cases"] = cases
 	}
 	if len(old.Actions)+len(next.Actions) > 0 && !reflect.DeepEqual(old.Actions, next.Actions) {
 		out["actions"] = map[string]any{"from": old.Actions, "to": next.Actions}

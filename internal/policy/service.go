@@ -119,7 +119,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if next.Name == "" {
 		return Policy{}, fault.Invalidf("/name", "the name is required")
 	}
-	if next.TestCases, err = mergeCases(nil, d.TestCases, false); err != nil {
+	if next.TestCases, err = mergeCases(sc, nil, d.TestCases, false); err != nil {
 		return Policy{}, err
 	}
 	if err := next.checkLibrary(); err != nil {
@@ -156,7 +156,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	if err != nil {
 		return Policy{}, err
 	}
-	p, err := s.change(ctx, sc, id, ifVersion, step{verb: "updated"}, func(_ *db.Tx, old Policy) (Policy, error) { return old.apply(c) })
+	p, err := s.change(ctx, sc, id, ifVersion, step{verb: "updated"}, func(_ *db.Tx, old Policy) (Policy, error) { return old.apply(sc, c) })
 	p.Content = p.shownTo(sc)
 	return p, err
 }
@@ -188,7 +188,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 }
 
 // apply returns p with the members of c that were sent, or a fault if the change is not allowed.
-func (p Policy) apply(c Change) (Policy, error) {
+func (p Policy) apply(sc scope.Scope, c Change) (Policy, error) {
 	if c.Environment != nil && *c.Environment != p.Environment {
 		return Policy{}, fault.Invalidf("/environment", "only a promotion changes the environment of a control")
 	}
@@ -208,11 +208,14 @@ func (p Policy) apply(c Change) (Policy, error) {
 	c.ResourceID.ApplyPointer(&p.ResourceID)
 	c.BouncerID.ApplyPointer(&p.BouncerID)
 	if c.TestCases.Sent {
-		cases, err := mergeCases(p.TestCases, c.TestCases.Value, c.KeepRecorded)
+		cases, err := mergeCases(sc, p.TestCases, c.TestCases.Value, c.KeepRecorded)
 		if err != nil {
 			return Policy{}, err
 		}
 		p.TestCases = cases
+	}
+	if len(c.AddRecorded) > 0 {
+		p.TestCases = slices.Concat(p.TestCases, c.AddRecorded)
 	}
 	c.Actions.Apply(&p.Actions)
 	return p, nil

@@ -141,7 +141,8 @@ func compare(a, b Version) Difference {
 
 // RestoreVersion makes a new version with the content of an old one. Status and environment do not
 // change. If the old version was in the other environment, the links do not change either, because
-// its ids are those of that environment.
+// its ids are those of that environment. Recorded test cases that the caller may not see stay as they
+// are.
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
 	old, err := s.storedVersion(ctx, sc, id, v)
 	if err != nil {
@@ -157,7 +158,11 @@ func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifV
 	}
 	st := step{verb: "restored", note: fmt.Sprintf("content of version %d", v), extra: map[string]any{"restored_version": v}}
 	p, err := s.change(ctx, sc, id, ifVersion, st, func(_ *db.Tx, p Policy) (Policy, error) {
-		p.Name, p.Description, p.RegoCode, p.TestCases, p.Actions = old.Name, old.Description, old.RegoCode, old.TestCases, old.Actions
+		cases, err := restoredCases(sc, p.TestCases, old.TestCases)
+		if err != nil {
+			return Policy{}, err
+		}
+		p.Name, p.Description, p.RegoCode, p.TestCases, p.Actions = old.Name, old.Description, old.RegoCode, cases, old.Actions
 		if old.Environment == p.Environment {
 			p.ResourceID, p.BouncerID = old.ResourceID, old.BouncerID
 		}

@@ -11,16 +11,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxCases limits the stored test cases of a control. maxName limits their names, in characters.
-const (
-	maxCases = 1000
-	maxName  = 200
-)
+// maxName limits the names of test cases, in characters.
+const maxName = 200
 
 // FromDecisions selects the recorded decisions that become test cases: by id, or the newest that
 // match a filter.
@@ -106,8 +102,8 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 		made.Cases = append(made.Cases, c)
 		made.Added = append(made.Added, AddedCase{DecisionID: d.DecisionID, Name: name, Expected: c.Expected, Redacted: strings.Contains(string(d.Input), `"[redacted]"`)})
 	}
-	if len(p.TestCases)+len(made.Cases) > maxCases {
-		return Made{}, fault.Invalidf("/decision_ids", "a control may have at most %d test cases", maxCases)
+	if len(p.TestCases)+len(made.Cases) > policy.MaxCases {
+		return Made{}, fault.Invalidf("/decision_ids", "a control may have at most %d test cases", policy.MaxCases)
 	}
 	if len(made.Cases) == 0 {
 		return made, nil
@@ -122,8 +118,7 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 	if from.DryRun {
 		return made, nil
 	}
-	all := append(append([]policy.TestCase{}, p.TestCases...), made.Cases...)
-	p, err = s.Policies.Update(ctx, sc, id, policy.Change{TestCases: patch.Set(all)}, p.Version)
+	p, err = s.Policies.Update(ctx, sc, id, policy.Change{AddRecorded: made.Cases}, p.Version)
 	made.Version, made.Total = p.Version, len(p.TestCases)
 	return made, err
 }

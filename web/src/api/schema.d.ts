@@ -8981,7 +8981,7 @@ export interface components {
              * @enum {string}
              */
             status?: "draft" | "active" | "inactive";
-            /** @description Test cases; replaces all of them. */
+            /** @description Test cases; replaces all of them. Without audit:read, the cases made from recorded decisions stay, and a changed one is refused. */
             test_cases?: components["schemas"]["PolicyTestCase"][] | null;
         };
         PolicyCreated: {
@@ -9349,7 +9349,7 @@ export interface components {
             input: {
                 [key: string]: unknown;
             };
-            /** @description The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input. */
+            /** @description The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input; a changed one is refused. */
             input_hidden?: boolean;
             /**
              * Format: name
@@ -9358,7 +9358,7 @@ export interface components {
              */
             name: string;
             /**
-             * @description decision: the case was created from a recorded decision.
+             * @description decision: the case was created from a recorded decision. Only the service sets it.
              * @enum {string}
              */
             source?: "decision";

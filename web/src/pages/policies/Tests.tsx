@@ -97,7 +97,7 @@ export function Tests({
                     <td title={result?.error ?? result?.reason}>{result?.error ?? result?.reason}</td>
                     <td className="gh-num">{result ? duration(result.evaluation_time_ms) : ""}</td>
                     <td>
-                      {change && (
+                      {change && !c.input_hidden && (
                         <Button
                           size="compact-xs"
                           variant="subtle"

@@ -19,7 +19,7 @@ func areas() []rest.Area {
 		{Prefix: "/v1/batch", Errors: rest.ShapeOPA},
 		{Prefix: "/v1/compile", Errors: rest.ShapeOPA},
 		{Prefix: "/scim", Errors: rest.ShapeSCIM, AnyQuery: true},
-		{Prefix: "/access/v1/requests"},
+		{Prefix: "/access/v1/requests", AnyQuery: true},
 		{Prefix: "/access/v1", Errors: rest.ShapeAuthZEN, AnyQuery: true},
 	}
 }

@@ -124,9 +124,6 @@ func testAccessRequests(t *testing.T, s *apptest.Server) {
 	if got := root(w.approver).Do(t, "GET", "/access/v1/requests?status=revoked", nil).Want(200).Get("total"); got != 1.0 {
 		t.Errorf("the list of revoked requests has %v, want 1", got)
 	}
-	for _, query := range []string{"subject_id=ada", "stauts=revoked"} { // a typo must not list everything
-		root(w.approver).Do(t, "GET", "/access/v1/requests?"+query, nil).WantError(400, "unknown_parameter")
-	}
 	if got := root(w.approver).Do(t, "GET", "/access/v1/requests?mine=true&status=approved", nil).Want(200).Get("total"); got != 0.0 {
 		t.Errorf("the approver's own requests are %v, want none", got)
 	}

@@ -192,6 +192,7 @@ func TestRemovalWaits(t *testing.T) {
 				go func() { done <- errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)) }()
 				if err, ended := untilBlocked(t, r, done); ended {
 					t.Errorf("the removal did not wait: %v", err)
+					done <- err
 				}
 			}
 			return insertKey(ctx, tx, k)

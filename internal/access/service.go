@@ -126,7 +126,7 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 				return err
 			}
 		}
-		if err := checkParties(ctx, tx, r); err != nil {
+		if err := checkResource(ctx, tx, r); err != nil {
 			return err
 		}
 		if err := checkRoom(ctx, tx, r); err != nil {
@@ -169,18 +169,13 @@ func (s *Service) writeAs(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx
 	})
 }
 
-// checkParties returns NotFound for a resource that was removed, and Conflict for a subject that is
-// a disabled person. The caller holds the lock of requests: a removal that this does not see waits
-// for the lock, and then ends the request.
-func checkParties(ctx context.Context, tx *db.Tx, r Request) error {
+// checkResource returns NotFound for a resource that was removed. The caller holds the lock of
+// requests: a removal that this does not see waits for the lock, and then ends the request.
+func checkResource(ctx context.Context, tx *db.Tx, r Request) error {
 	if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
 		return errors.Join(err, fault.NotFoundf("no such resource"))
 	}
-	disabled, err := user.IsDisabled(ctx, tx, r.SubjectID)
-	if err == nil && disabled {
-		err = fault.New(fault.Conflict, "subject_disabled", "the person is disabled, and nothing can be granted to them")
-	}
-	return err
+	return nil
 }
 
 // subject returns who gets access. People and AI agents request for themselves, applications for
@@ -258,8 +253,15 @@ func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval
 	if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
 		return err
 	}
-	if err := checkParties(ctx, tx, *r); err != nil {
+	if err := checkResource(ctx, tx, *r); err != nil {
 		return err
+	}
+	disabled, err := user.IsDisabled(ctx, tx, r.SubjectID)
+	if err != nil {
+		return err
+	}
+	if disabled {
+		return fault.New(fault.Conflict, "subject_disabled", "the person is disabled, and nothing can be granted to them")
 	}
 	end := now.Add(time.Duration(a.Duration) * time.Second)
 	r.Status, r.StartsAt, r.ExpiresAt, r.DecisionReason = Approved, &now, &end, a.Reason

@@ -81,7 +81,7 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 		Environment: env, SubjectID: subject, ResourceID: asked.ID, ResourceName: asked.Name, ResourceType: asked.Type, Action: o.Action.Name, Reason: reason,
 		Duration: o.Duration, Status: Pending, RequestedBy: by, CallerKind: string(sc.Actor.Kind), CallerID: sc.Actor.ID, CreatedAt: now, BreakGlass: true,
 	}
-	err = s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) error {
+	err = s.writeAs(ctx, sc, func(tx *db.Tx) error {
 		if first != nil {
 			if err := first(tx); err != nil {
 				return err

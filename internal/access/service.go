@@ -39,6 +39,8 @@ type Service struct {
 	// Person returns the id of the person whom a subject names, and the id, user name or address
 	// as the account spells it; "": nobody.
 	Person func(ctx context.Context, tenant scope.TenantID, subject string) (id, spelling string, err error)
+	// Agent returns NotFound for an AI agent that was removed; nil: none is.
+	Agent func(ctx context.Context, tx *db.Tx, subject string) error
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.
 	Filed func(ctx context.Context, tx *db.Tx, r Request) error
@@ -117,8 +119,16 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	if r.Reason == "" {
 		return Request{}, fault.Invalidf("/reason", "a request needs a reason")
 	}
-	err = s.Stores.WriteUnder(ctx, sc.Tenant, Lock, func(tx *db.Tx) error {
+	err = s.writeAs(ctx, sc, func(tx *db.Tx) error {
 		r.CreatedAt = db.Stamp(s.Now())
+		if sc.Actor.Kind == scope.Agent && s.Agent != nil {
+			if err := s.Agent(ctx, tx, sc.Actor.ID); err != nil {
+				return err
+			}
+		}
+		if err := checkResource(ctx, tx, r); err != nil {
+			return err
+		}
 		if err := checkRoom(ctx, tx, r); err != nil {
 			return err
 		}
@@ -142,6 +152,30 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 		return audit.Append(ctx, tx, sc, s.Now(), r.entry("ACCESS_REQUESTED", map[string]any{"subject_id": r.SubjectID, "action": r.Action, "reason": r.Reason}))
 	})
 	return r, err
+}
+
+// writeAs runs fn in a transaction that holds the lock of requests, and inserts what belongs to the
+// caller. It refuses a person who was removed or disabled since the request began.
+func (s *Service) writeAs(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	return s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		// A removal locks the person first, too.
+		if err := user.RequireActor(ctx, tx, sc); err != nil {
+			return err
+		}
+		if err := tx.Lock(ctx, Lock); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// checkResource returns NotFound for a resource that was removed. The caller holds the lock of
+// requests: a removal that this does not see waits for the lock, and then ends the request.
+func checkResource(ctx context.Context, tx *db.Tx, r Request) error {
+	if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
+		return errors.Join(err, fault.NotFoundf("no such resource"))
+	}
+	return nil
 }
 
 // subject returns who gets access. People and AI agents request for themselves, applications for
@@ -219,8 +253,8 @@ func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval
 	if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
 		return err
 	}
-	if in, err := resource.EnvironmentOf(ctx, tx, r.ResourceID); err != nil || in != r.Environment {
-		return errors.Join(err, fault.NotFoundf("no such resource"))
+	if err := checkResource(ctx, tx, *r); err != nil {
+		return err
 	}
 	disabled, err := user.IsDisabled(ctx, tx, r.SubjectID)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // apiConfig returns the configuration of the API.
@@ -25,7 +26,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Hosts: hosts(p.cfg, p.routes),
 			Authenticate: authenticateWith(p.auth), Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 			Registry: p.registry, Panics: p.panics, Console: console,
-			Idempotency: rest.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
+			Idempotency: rest.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Admit: user.RequireActor, Outcome: p.outcome},
 			Trace:       p.tracing.Hook(),
 			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter,
 		},

@@ -190,7 +190,7 @@ func startTelemetry(p *parts, target *outbound.Client, active func(context.Conte
 
 // startAccess sets up requests for access.
 func startAccess(p *parts, outbox notify.Outbox) {
-	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p), Filed: queueRequest, Broken: queueGrant}
+	p.access = &access.Service{Stores: p.stores, Now: p.now, NewID: newID, Outbox: outbox, Resource: askedResource(p), Person: personNamed(p), Agent: agentExists, Filed: queueRequest, Broken: queueGrant}
 	p.users.Withdraw, p.resources.Withdraw, p.agents.Withdraw = p.access.Withdraw, p.access.WithdrawOf, p.access.WithdrawSubject
 	p.hourly("ends of grants", func(ctx context.Context, t scope.TenantID) error {
 		return p.access.Expire(ctx, auth.SystemScope(t, "access", ""))
@@ -309,6 +309,12 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 		}
 		return access.RequestedResource{ID: found.ID, Name: found.Name, Type: found.Type, Requestable: set.Requestable(found)}, nil
 	}
+}
+
+// agentExists returns NotFound for an AI agent that is gone or inactive.
+func agentExists(ctx context.Context, tx *db.Tx, subject string) error {
+	_, err := agent.Holder(ctx, tx, subject)
+	return err
 }
 
 // personNamed returns a function that finds the person whom a subject of decisions names. It

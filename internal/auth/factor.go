@@ -96,6 +96,9 @@ func (f *Factors) Begin(ctx context.Context, sc scope.Scope, password string) (f
 	}
 	if sc.EnrolOnly {
 		err = home.Write(ctx, func(tx *db.Tx) error {
+			if err := user.RequireActor(ctx, tx, sc); err != nil {
+				return err
+			}
 			u, err := user.LockByID(ctx, tx, sc.Actor.ID)
 			if err != nil {
 				return err
@@ -216,6 +219,9 @@ func (f *Factors) withPassword(ctx context.Context, home *db.DB, sc scope.Scope,
 	}
 	var refusal error
 	err = home.Write(ctx, func(tx *db.Tx) error {
+		if err := user.RequireActor(ctx, tx, sc); err != nil {
+			return err
+		}
 		u, err := user.LockByID(ctx, tx, sc.Actor.ID)
 		if err != nil {
 			return err

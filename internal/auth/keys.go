@@ -224,6 +224,9 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 		return Key{}, err
 	}
 	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := requireOwner(ctx, tx, sc, k); err != nil {
+			return err
+		}
 		if err := checkKeyLifetime(ctx, tx, sc, k); err != nil {
 			return err
 		}
@@ -243,6 +246,19 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 	}
 	k.Key = text
 	return k, nil
+}
+
+// requireOwner refuses a key whose creator or owner was removed since the request began. It locks
+// both, so that a removal ends the key, too.
+func requireOwner(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
+	if err := user.RequireActor(ctx, tx, sc); err != nil || k.Owner == "" {
+		return err
+	}
+	_, err := user.LockByID(ctx, tx, k.Owner)
+	if fault.Is(err, fault.NotFound) {
+		return unknownKey(db.ErrNoRows)
+	}
+	return err
 }
 
 // checkKeyLifetime refuses a key that outlives the key that creates or changes it.

@@ -29,7 +29,9 @@ type links struct {
 type link struct {
 	tenant scope.TenantID
 	userID string
-	until  time.Time
+	// created is when the account was created. A later account may have the same id.
+	created time.Time
+	until   time.Time
 }
 
 // Link returns a secret that signs a person in once, within life, from this machine only. The
@@ -44,7 +46,7 @@ func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life
 		return "", err
 	}
 	secret := base64.RawURLEncoding.EncodeToString(raw[:])
-	b.links.add(secret, link{tenant: t, userID: u.ID, until: b.s.Now().Add(life)}, b.s.Now())
+	b.links.add(secret, link{tenant: t, userID: u.ID, created: u.CreatedAt, until: b.s.Now().Add(life)}, b.s.Now())
 	return secret, nil
 }
 
@@ -73,8 +75,8 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 	}
 	var in SignedIn
 	err = b.s.Stores.Write(ctx, l.tenant, func(tx *db.Tx) error {
-		u, err := user.ByID(ctx, tx, l.userID)
-		if fault.Is(err, fault.NotFound) || err == nil && u.Status != user.Active {
+		u, err := user.LockByID(ctx, tx, l.userID)
+		if fault.Is(err, fault.NotFound) || err == nil && (u.Status != user.Active || !u.CreatedAt.Equal(l.created)) {
 			return invalidLink()
 		}
 		if err != nil {

@@ -227,7 +227,12 @@ func (s *Service) IssuePortalToken(ctx context.Context, sc scope.Scope, scopes [
 		return Grant{}, err
 	}
 	var g Grant
+	own := sc
+	own.Tenant = home.TenantID()
 	err = home.Write(ctx, func(tx *db.Tx) (err error) {
+		if err := user.RequireActor(ctx, tx, own); err != nil {
+			return err
+		}
 		if sc.Session != "" {
 			from, err := selectSession(ctx, tx, sc.Session)
 			if errors.Is(err, db.ErrNoRows) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // Limits on what editors store here.
@@ -49,6 +50,9 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 	}
 	var kept Session
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if err := user.RequireActor(ctx, tx, sc); err != nil {
+			return err
+		}
 		if err = tx.Lock(ctx, "ide:"+actorName(sc)); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // maxSettings limits the settings of one person or key for an editor, in bytes of JSON.
@@ -42,6 +43,9 @@ func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string
 	}
 	var out map[string]any
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := user.RequireActor(ctx, tx, sc); err != nil {
+			return err
+		}
 		if err := tx.Lock(ctx, "ide:"+actorName(sc)); err != nil {
 			return err
 		}

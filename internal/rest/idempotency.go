@@ -38,6 +38,9 @@ type Idempotency struct {
 	// Seal and Open encrypt answers at rest (package secret).
 	Seal func(plain []byte, aad string) ([]byte, error)
 	Open func(sealed []byte, aad string) ([]byte, error)
+	// Admit refuses a caller who was removed since the request began, in the transaction that
+	// inserts a row for the caller; nil: it refuses nobody.
+	Admit func(ctx context.Context, tx *db.Tx, sc scope.Scope) error
 	// Outcome finds what a request had created when its process died: the id of the object in its
 	// administrative log entry. One transaction writes the entry and the object, so without an
 	// entry nothing was created.
@@ -116,6 +119,11 @@ func (i *idempotency) claim(ctx context.Context, d *db.DB, k entry, sc scope.Sco
 		var row entry
 		var claimed bool
 		err := d.Write(ctx, func(tx *db.Tx) (err error) {
+			if i.Admit != nil {
+				if err := i.Admit(ctx, tx, sc); err != nil {
+					return err
+				}
+			}
 			row, claimed, err = claim(ctx, tx, k, k.CreatedAt.Add(-keepAnswers), stale)
 			return err
 		})

@@ -187,6 +187,9 @@ func (s *Service) changeMembers(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	if len(joined) == 0 {
 		return nil
 	}
+	if _, err := lockPeople(ctx, tx, joined); err != nil { // so that a removal ends the memberships, too
+		return err
+	}
 	people, err := selectPeopleIn(ctx, tx, joined)
 	if err != nil {
 		return err

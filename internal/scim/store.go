@@ -81,6 +81,11 @@ func selectPeopleIn(ctx context.Context, tx *db.Tx, ids []string) ([]person, err
 	return db.AllIn[person](ctx, tx, personColumns+personTables+` WHERE u.id IN ($in)`, ids)
 }
 
+// lockPeople locks people until tx ends, and returns the ids of those who exist.
+func lockPeople(ctx context.Context, tx *db.Tx, ids []string) ([]string, error) {
+	return db.AllIn[string](ctx, tx, `UPDATE users SET status = status WHERE id IN ($in) RETURNING id`, ids)
+}
+
 func countPeople(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM users`)
 }

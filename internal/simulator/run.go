@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator/record"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -212,6 +213,9 @@ func (s *Service) storeRun(ctx context.Context, run *trialRun) (Result, error) {
 		r.AuditLevel = string(audit.LevelOf(res.AuditLevel))
 	}
 	err = s.write(ctx, run.sc, func(tx *db.Tx) error {
+		if err := user.RequireActor(ctx, tx, run.sc); err != nil {
+			return err
+		}
 		if r.ID, err = insert(ctx, tx, r); err != nil {
 			return err
 		}

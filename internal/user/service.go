@@ -69,7 +69,12 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 			return User{}, fault.Wrap(err, "hash a password")
 		}
 	}
-	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
+	return u, s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := s.insert(ctx, tx, sc, u); err != nil || d.ID == "" {
+			return err
+		}
+		return s.forget(ctx, tx, u.ID) // whatever is left of an earlier person with this id
+	})
 }
 
 // userOf returns the person that a draft describes, without a password.
@@ -286,21 +291,29 @@ func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 	if err := deleteUser(ctx, tx, id); err != nil {
 		return User{}, err
 	}
-	if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
-		return User{}, err
-	}
 	if err := s.withdraw(ctx, tx, sc, u, true); err != nil {
 		return User{}, err
 	}
-	for _, forget := range s.ForgetHooks {
-		if err := forget(ctx, tx, scope.Actor{Kind: scope.Person, ID: id}); err != nil {
-			return User{}, err
-		}
+	if err := s.forget(ctx, tx, id); err != nil {
+		return User{}, err
 	}
 	if err := s.Released(ctx, tx, LimitKind); err != nil {
 		return User{}, err
 	}
 	return u, s.record(ctx, tx, sc, u, "USER_DELETED", event.UserDeleted, map[string]any{"username": u.Username}, nil)
+}
+
+// forget deletes within tx what belongs to an id: sessions, keys, and what others keep.
+func (s *Service) forget(ctx context.Context, tx *db.Tx, id string) error {
+	if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
+		return err
+	}
+	for _, forget := range s.ForgetHooks {
+		if err := forget(ctx, tx, scope.Actor{Kind: scope.Person, ID: id}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Add is Create within tx, without a password. status is Active or Disabled. The caller must

@@ -54,6 +54,12 @@ func lockUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	return selectUser(ctx, tx, id)
 }
 
+// hasSession reports whether a session of a person has not been ended.
+func hasSession(ctx context.Context, tx *db.Tx, userID, session string) (bool, error) {
+	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM sessions WHERE id = $1 AND user_id = $2`, session, userID)
+	return n > 0, err
+}
+
 func selectByName(ctx context.Context, tx *db.Tx, folded string) (User, error) {
 	return db.One[User](ctx, tx, `SELECT `+columns+` FROM users
 		WHERE id = (SELECT user_id FROM user_names WHERE name = $1)`, folded)

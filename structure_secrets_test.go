@@ -39,10 +39,11 @@ var sealed = map[string]string{
 	"internal/webhook.seal":            "webhooks.secret webhooks.previous_secret",
 }
 
-// checkSealed: each function that seals is in the list, and each column of the list is declared for
-// package reseal.
+// checkSealed: each function that seals is in the list, each column of the list is declared for package
+// reseal, and package app uses each declaration.
 func checkSealed(t *testing.T, files []source) {
 	found, declared := map[string]bool{}, map[string]bool{}
+	lists, used := 0, 0
 	for _, s := range files {
 		if s.test || s.dir == "internal/secret" || !strings.HasPrefix(s.dir, "internal/") {
 			continue
@@ -52,8 +53,15 @@ func checkSealed(t *testing.T, files []source) {
 			if !ok {
 				continue
 			}
+			if fn.Name.Name == "Secrets" {
+				lists++
+			}
 			ast.Inspect(fn, func(n ast.Node) bool {
 				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					if s.dir == "internal/app" && n.Sel.Name == "Secrets" {
+						used++
+					}
 				case *ast.CallExpr:
 					if isSeal(n) {
 						name := s.dir + "." + fn.Name.Name
@@ -69,6 +77,9 @@ func checkSealed(t *testing.T, files []source) {
 				return true
 			})
 		}
+	}
+	if lists != used || lists == 0 {
+		t.Errorf("%d functions Secrets declare columns, and package app uses %d of them: startReseal must use each", lists, used)
 	}
 	for name, what := range sealed {
 		if !found[name] {

@@ -69,6 +69,7 @@ var layers = []layer{
 		"internal/notify/format",
 		"internal/oci",
 		"internal/outbound/outboundtest",
+		"internal/secret/reseal",
 	}},
 	{"values", []string{
 		"internal/rego/value",

@@ -34,6 +34,7 @@ func TestStructure(t *testing.T) {
 	t.Run("clock and chance come in", func(t *testing.T) { checkClock(t, files) })
 	t.Run("init and fatal", func(t *testing.T) { checkCalls(t, files) })
 	t.Run("returns", func(t *testing.T) { checkReturns(t, files) })
+	t.Run("sealed values", func(t *testing.T) { checkSealed(t, files) })
 }
 
 // source is one Go file of the repository.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scim"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 	"github.com/gatehouse-dev/gatehouse/internal/servertls"
 	"github.com/gatehouse-dev/gatehouse/internal/signon"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
@@ -170,6 +172,7 @@ func assemble(ctx context.Context, cfg Config, version string, log *slog.Logger)
 			return nil, err
 		}
 	}
+	startReseal(p)
 	return p, nil
 }
 
@@ -270,7 +273,6 @@ func (p *parts) setUpPeople(ctx context.Context) error {
 		p.auth.Run(ctx, func(err error) { p.log.Warn("background work on credentials failed", "error", err) })
 		return nil
 	})
-	p.hourly("secrets of second factors", p.auth.Factors.Reseal)
 	return nil
 }
 
@@ -424,5 +426,47 @@ func repeat(ctx context.Context, interval time.Duration, f func()) error {
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+// startReseal seals the stored secrets of all packages again after a rotation of the encryption
+// key: at the start, and then every hour. /metrics shows when the old key can go.
+func startReseal(p *parts) {
+	sealer := &reseal.Sealer{Stores: p.stores, Logger: p.log, Columns: slices.Concat(
+		p.auth.Secrets(), p.auth.Factors.Secrets(), p.signOn.Secrets(), p.bouncers.Secrets(), p.bridge.Secrets(), p.domains.Secrets(), p.metering.Secrets(), telemetry.Secrets(p.telemetry),
+		p.webhooks.Secrets(), p.channels.Secrets(), p.dataSources.Secrets(), p.integrations.Secrets(), p.ide.Secrets(),
+	)}
+	p.registry.MustRegister(sealedSecrets{sealer})
+	p.task("secrets under old keys", func(ctx context.Context) error {
+		return repeat(ctx, time.Hour, func() {
+			if err := sealer.Run(ctx); err != nil && ctx.Err() == nil {
+				p.log.Warn("secrets could not all be sealed again under the first encryption key", "error", err)
+			}
+		})
+	})
+}
+
+// sealedSecrets exports what the last run left under old keys to /metrics. It exports nothing as
+// long as that is not known.
+type sealedSecrets struct{ of *reseal.Sealer }
+
+var (
+	secretsUnderOldKeys = prometheus.NewDesc("gatehouse_secrets_under_old_keys",
+		"Stored secrets that are encrypted with a key that is not the first of NOTIFICATION_ENCRYPTION_KEY. At 0 on every server, the old keys can go.", nil, nil)
+	secretsUnreadable = prometheus.NewDesc("gatehouse_secrets_unreadable",
+		"Stored secrets that none of the keys in NOTIFICATION_ENCRYPTION_KEY opens. The log names them.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (sealedSecrets) Describe(out chan<- *prometheus.Desc) {
+	out <- secretsUnderOldKeys
+	out <- secretsUnreadable
+}
+
+// Collect implements prometheus.Collector.
+func (s sealedSecrets) Collect(out chan<- prometheus.Metric) {
+	if n, known := s.of.Counts(); known {
+		out <- prometheus.MustNewConstMetric(secretsUnderOldKeys, prometheus.GaugeValue, float64(n.Old))
+		out <- prometheus.MustNewConstMetric(secretsUnreadable, prometheus.GaugeValue, float64(n.Unreadable))
 	}
 }

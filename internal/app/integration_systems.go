@@ -92,7 +92,6 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 		return nil
 	})
 	p.hourly("old notifications", p.channels.Forget)
-	p.hourly("credentials of channels", p.channels.Reseal)
 	return nil
 }
 
@@ -114,7 +113,6 @@ func startDataSources(p *parts, allow []netip.Prefix, active func(context.Contex
 	p.registry.MustRegister(sourceAges{ages})
 	syncer := &pip.Syncer{Service: p.dataSources, Holder: newID(), Active: active, Poll: time.Minute, Ages: ages}
 	p.task("data sources", syncer.Run)
-	p.hourly("credentials of data sources", p.dataSources.Reseal)
 	return nil
 }
 
@@ -136,7 +134,6 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	p.access.Ended = supersede(p)
 	forwarder := &integration.Forwarder{Service: p.integrations, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("integrations", forwarder.Run)
-	p.hourly("credentials of integrations", p.integrations.Reseal)
 	p.hourly("runs of integrations", p.integrations.TidyRuns)
 	return nil
 }

@@ -156,14 +156,3 @@ func TestTokenWithCode(t *testing.T) {
 		wantCode(t, "a code", ask(a.code(0)), okay)
 	})
 }
-
-// TestFactorAtRest: the store contains neither the secret nor the recovery codes in clear, and a
-// new encryption key re-encrypts the secret.
-func TestFactorAtRest(t *testing.T) {
-	each(t, func(t *testing.T, r *replica) {
-		a := r.enrolledUser(scope.DefaultTenant, "alice")
-		must(t, r.Factors.Reseal(context.Background(), a.tenant))
-		_, err := a.login(a.code(0))
-		wantCode(t, "after sealing again", err, okay)
-	})
-}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // credential is the system store's entry for the hash of a secret. It says in which tenant the
@@ -126,4 +127,10 @@ func selectSigningKeys(ctx context.Context, tx *db.Tx) ([]signingKey, error) {
 func deleteSigningKeys(ctx context.Context, tx *db.Tx, before time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM signing_keys WHERE created_at < $1`, before)
 	return err
+}
+
+// Secrets declares the keys that sign tokens, for package reseal.
+func (ring *keyring) Secrets() []reseal.Column {
+	at := reseal.ByName(func(_ scope.TenantID, kid string) string { return sealName(kid) })
+	return []reseal.Column{{Table: "signing_keys", Name: "sealed", Key: "kid", System: true, Box: ring.cfg.Box, Place: at}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 const columns = `id, name, hostname, port, environment, target_app, configuration, resource_ids, token_digest, token_issued_at,
@@ -277,4 +278,9 @@ func tallyDeliveries(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, erro
 	return db.One[Tally](ctx, tx, `SELECT COUNT(*) AS deliveries, COUNT(CASE WHEN s.status = 'synced' THEN 1 END) AS delivered,
 			COUNT(CASE WHEN s.status IN ('pending', 'in_progress') THEN 1 END) AS awaited
 		FROM bouncer_sync s JOIN bouncers b ON b.id = s.bouncer_id WHERE ($1 = '' OR b.environment = $1)`, string(env))
+}
+
+// Secrets declares the credentials of bouncers, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "bouncer_credentials", Name: "sealed", Key: "bouncer_id", Box: s.Box, Place: reseal.ByID(credentialPlace)}}
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 func loadKey(ctx context.Context, tx *db.Tx) (storedKey, bool, error) {
@@ -91,4 +94,13 @@ func countPresence(ctx context.Context, tx *db.Tx) (presenceCounts, error) {
 			COALESCE(SUM(CASE WHEN b.status <> $1 THEN 1 ELSE 0 END), 0) AS in_touch,
 			COALESCE(SUM(CASE WHEN b.status <> $1 AND COALESCE(u.revision, 0) <> COALESCE(u.active_revision, 0) THEN 1 ELSE 0 END), 0) AS behind
 		FROM bouncers b LEFT JOIN bouncer_bundles u ON u.bouncer_id = b.id`, bouncer.Disconnected)
+}
+
+// Secrets declares the keys that sign bundles and those that masks hash with, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	masks := func(t scope.TenantID, id string) string { return masking.KeyPlace(string(t), id) }
+	return []reseal.Column{
+		{Table: "bridge_keys", Name: "sealed", Key: "kid", Box: s.cfg.Box, Place: reseal.ByName(sealedFor)},
+		{Table: "mask_keys", Name: "sealed", Key: "kid", Box: s.cfg.Box, Place: reseal.ByName(masks)},
+	}
 }

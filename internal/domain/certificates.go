@@ -30,6 +30,9 @@ func (r record) route(id scope.TenantID) Route {
 // issuedPlace names the domain that the sealed key of an ordered certificate is bound to.
 func issuedPlace(id scope.TenantID, name string) string { return "acme/" + keyPlace(id, name) }
 
+// accountPlace names the ACME directory that the sealed key of an account is bound to.
+func accountPlace(directory string) string { return "acme account/" + directory }
+
 // KeyPair reads the certificate of a verified domain with its key, and returns its fingerprint,
 // which differs from the route's during a change. Fault: NotFound if there is no certificate.
 func (s *Service) KeyPair(ctx context.Context, rt Route) (*tls.Certificate, string, error) {

@@ -191,10 +191,9 @@ func (s *Service) recordOrder(ctx context.Context, tx *db.Tx, o Order, kind stri
 var errAccountKey = errors.New("its key cannot be decrypted with the deployment's encryption key: the operator must put the former encryption key back, or remove the stored account")
 
 // Account returns the key of the deployment's account at an ACME directory, in PEM. If there is
-// none, it stores the one that fresh returns. All replicas get the same key. A key that is sealed under
-// an old encryption key is sealed again.
+// none, it stores the one that fresh returns. All replicas get the same key.
 func (s *Service) Account(ctx context.Context, directory string, fresh func() (string, error)) (string, error) {
-	place := "acme account/" + directory
+	place := accountPlace(directory)
 	read := func(tx *db.Tx) (sealed []byte, err error) { return selectAccount(ctx, tx, directory) }
 	sealed, err := db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) ([]byte, error) { return read(tx) })
 	if err != nil {
@@ -222,15 +221,6 @@ func (s *Service) Account(ctx context.Context, directory string, fresh func() (s
 	key, err := s.Box.Open(sealed, place)
 	if err != nil {
 		return "", errAccountKey
-	}
-	if s.Box.IsStale(sealed) {
-		again, err := s.Box.Seal(key, place)
-		if err != nil {
-			return "", fault.Wrap(err, "seal the key of the account")
-		}
-		if err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return updateAccount(ctx, tx, directory, sealed, again) }); err != nil {
-			return "", err
-		}
 	}
 	return string(key), nil
 }

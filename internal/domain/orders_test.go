@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
@@ -110,6 +111,15 @@ func TestOrders(t *testing.T) {
 		got, print, err := s.KeyPair(ctx, rt)
 		if err != nil || print != rt.Fingerprint() || print == "" || got.Leaf.VerifyHostname("a.acme.test") != nil {
 			t.Errorf("KeyPair = %q, %v, want %q", print, err, rt.Fingerprint())
+		}
+		for _, keys := range [][][secret.KeyBytes]byte{{{2}, {1}}, {{2}}} {
+			if s.Box, err = secret.New(keys...); err != nil {
+				t.Fatal(err)
+			}
+			if _, again, err := s.KeyPair(ctx, rt); err != nil || again != print {
+				t.Errorf("KeyPair under %d keys = %q, %v, want %q", len(keys), again, err, print)
+			}
+			sealAgain(t, s)
 		}
 		if _, _, err := s.KeyPair(ctx, Route{Domain: "a.acme.test", Tenant: scope.DefaultTenant}); err == nil {
 			t.Error("KeyPair for another tenant succeeds, want an error")
@@ -242,6 +252,16 @@ func TestAccount(t *testing.T) {
 	})
 }
 
+// sealAgain seals the service's secrets under its first key.
+func sealAgain(t *testing.T, s *Service) {
+	t.Helper()
+	sealer := reseal.Sealer{Stores: s.Stores, Columns: s.Secrets(), Logger: slog.New(slog.DiscardHandler)}
+	must(t, sealer.Run(context.Background()))
+	if n, known := sealer.Counts(); !known || n != (reseal.Counts{}) {
+		t.Errorf("after sealing again: %+v, %v, want nothing left", n, known)
+	}
+}
+
 // TestAccountUnderAnotherKey: the account's key moves to a new encryption key, so that the old one can
 // be dropped. A key that does not open stays as it is, and the error says what to do.
 func TestAccountUnderAnotherKey(t *testing.T) {
@@ -265,6 +285,7 @@ func TestAccountUnderAnotherKey(t *testing.T) {
 			if key, err := under(keys...); err != nil || key != "the key of 1" {
 				t.Errorf("Account under %v = %q, %v, want the key of 1", keys, key, err)
 			}
+			sealAgain(t, s)
 		}
 		if key, err := under(3); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") || key != "" {
 			t.Errorf("Account under another key = %q, %v, want an error that says so", key, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // issued is the certificate that was ordered for a domain, and the state of its orders.
@@ -111,8 +112,12 @@ func insertAccount(ctx context.Context, tx *db.Tx, directory string, key []byte,
 	return err
 }
 
-// updateAccount replaces the sealed key of an account, unless it has another one than old by now.
-func updateAccount(ctx context.Context, tx *db.Tx, directory string, old, key []byte) error {
-	_, err := tx.Exec(ctx, `UPDATE acme_accounts SET sealed_key = $3 WHERE directory = $1 AND sealed_key = $2`, directory, old, key)
-	return err
+// Secrets declares the keys of certificates and of accounts at ACME servers, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	account := func(_ scope.TenantID, directory string) string { return accountPlace(directory) }
+	return []reseal.Column{
+		{Table: "domains", Name: "sealed_key", Key: "domain", Box: s.Box, Place: reseal.ByName(keyPlace)},
+		{Table: "acme_certificates", Name: "sealed_key", Key: "domain", Tenant: "tenant", Box: s.Box, Place: reseal.ByName(issuedPlace)},
+		{Table: "acme_accounts", Name: "sealed_key", Key: "directory", System: true, Box: s.Box, Place: reseal.ByName(account)},
+	}
 }

@@ -2,7 +2,6 @@ package factor
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -222,28 +221,4 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u user.
 	return event.Emit(ctx, tx, sc, event.Event{
 		Type: event.UserUpdated, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: map[string]any{"second_factor": what},
 	})
-}
-
-// Reseal seals again each of a tenant's secrets that is still under an old key, so that the operator
-// can remove that key.
-func (s *Service) Reseal(ctx context.Context, t scope.TenantID) error {
-	list, err := db.Read(ctx, s.Stores, t, func(tx *db.Tx) ([]row, error) { return selectRows(ctx, tx) })
-	for _, r := range list {
-		if s.Box.IsStale(r.Sealed) {
-			err = errors.Join(err, s.resealOne(ctx, t, r))
-		}
-	}
-	return err
-}
-
-func (s *Service) resealOne(ctx context.Context, t scope.TenantID, r row) error {
-	raw, err := s.Box.Open(r.Sealed, place(t, r.UserID))
-	if err != nil {
-		return err
-	}
-	sealed, err := s.Box.Seal(raw, place(t, r.UserID))
-	if err != nil {
-		return err
-	}
-	return s.Stores.Write(ctx, t, func(tx *db.Tx) error { return updateSealed(ctx, tx, r.UserID, r.Sealed, sealed) })
 }

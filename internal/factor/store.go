@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // row is a person's factor as stored.
@@ -27,20 +28,10 @@ func selectRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	return r, err
 }
 
-func selectRows(ctx context.Context, tx *db.Tx) ([]row, error) {
-	return db.All[row](ctx, tx, `SELECT `+columns+` FROM user_factors ORDER BY user_id`)
-}
-
 func putRow(ctx context.Context, tx *db.Tx, r row) error {
 	_, err := tx.Exec(ctx, `INSERT INTO user_factors (`+columns+`) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (user_id) DO UPDATE SET sealed = excluded.sealed, created_at = excluded.created_at, confirmed_at = excluded.confirmed_at`,
 		r.UserID, r.Sealed, r.CreatedAt, r.ConfirmedAt)
-	return err
-}
-
-// updateSealed replaces a sealed secret, unless it has changed since it was read.
-func updateSealed(ctx context.Context, tx *db.Tx, userID string, before, after []byte) error {
-	_, err := tx.Exec(ctx, `UPDATE user_factors SET sealed = $3 WHERE user_id = $1 AND sealed = $2`, userID, before, after)
 	return err
 }
 
@@ -95,4 +86,9 @@ func deleteAll(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 		}
 	}
 	return n > 0, err
+}
+
+// Secrets declares the secrets of second factors, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "user_factors", Name: "sealed", Key: "user_id", Box: s.Box, Place: reseal.ByName(place)}}
 }

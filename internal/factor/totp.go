@@ -6,7 +6,7 @@
 //	Confirm ─▶ the first code proves that the app has the secret: sign-ins now need a code
 //	Verify ─▶ a code of this step or one next to it, each step once; or a recovery code, once
 //
-// All of it except Reseal runs in the transactions of package auth, which checks the password,
+// All of it runs in the transactions of package auth, which checks the password,
 // counts wrong codes as failed sign-ins, and starts and ends sessions.
 package factor
 

@@ -2,9 +2,12 @@ package ide
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 const repositoryColumns = `id, name, url, branch, path, resource_id, bouncer_id, enabled, secret, access_token, change_no, created_by, created_at, updated_at`
@@ -106,4 +109,17 @@ func insertDelivery(ctx context.Context, tx *db.Tx, digest, deployment string, n
 func forgetDeliveries(ctx context.Context, tx *db.Tx, deployment string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM ide_deliveries WHERE deployment_id = $1`, deployment)
 	return err
+}
+
+// Secrets declares the secrets and access tokens of repositories, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	at := func(member string) func(scope.TenantID, any) string {
+		return reseal.ByID(func(t scope.TenantID, id int64) string {
+			return seal(scope.Scope{Tenant: t}, strconv.FormatInt(id, 10), member)
+		})
+	}
+	return []reseal.Column{
+		{Table: "ide_repositories", Name: "secret", Key: "id", Box: s.Box, Place: at("secret")},
+		{Table: "ide_repositories", Name: "access_token", Key: "id", Box: s.Box, Place: at("access_token")},
+	}
 }

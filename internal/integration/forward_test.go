@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
@@ -414,7 +415,7 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestReseal checks that Reseal encrypts credentials with a new key.
+// TestReseal checks that credentials are sealed again under a new key.
 func TestReseal(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b, s := newBench(t, c), newSIEM(t)
@@ -424,7 +425,8 @@ func TestReseal(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Box = both
-		if err := b.Reseal(ctx, scope.DefaultTenant); err != nil {
+		sealer := reseal.Sealer{Stores: c, Columns: b.Secrets(), Logger: slog.New(slog.DiscardHandler)}
+		if err := sealer.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if b.Box, err = secret.New([secret.KeyBytes]byte{2}); err != nil {

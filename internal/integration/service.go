@@ -314,30 +314,6 @@ func (s *Service) open(tenant scope.TenantID, it Integration) (map[string]string
 	return s.Box.OpenMembers(it.Credential, sealedAt(tenant, it.ID))
 }
 
-// Reseal replaces the encryption of those credentials of a tenant that still use an old key, so
-// that the operator can drop that key.
-func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
-	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
-		all, err := listIntegrations(ctx, tx, "", 0, maxIntegrations)
-		if err != nil {
-			return err
-		}
-		for _, it := range all {
-			sealed, err := s.Box.ResealMembers(it.Credential, sealedAt(tenant, it.ID))
-			if err != nil {
-				return err
-			}
-			if sealed != nil {
-				it.Credential = sealed
-				if _, err := updateIntegration(ctx, tx, it); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
 // changesOf lists the differences between two integrations for the audit. It gives only scheme and
 // host of endpoints, and only the fact of a change for settings and credentials.
 func changesOf(old, next Integration) map[string]any {

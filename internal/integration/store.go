@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 const columns = `id, name, kind, endpoint, environment, settings, enabled, failures, last_error, last_success_at, last_failure_at, next_at, place, pushed, looked,
@@ -167,4 +168,9 @@ func saveFailure(ctx context.Context, tx *db.Tx, id int64, holder string, now, n
 	n, err := tx.Exec(ctx, `UPDATE integrations SET failures = failures + 1, last_error = $5, next_at = $4, last_failure_at = $3
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, next, why)
 	return n == 1, err
+}
+
+// Secrets declares the credentials of integrations. The tokens of runs are short-lived, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "integrations", Name: "credential", Key: "id", Box: s.Box, Place: reseal.ByID(sealedAt)}}
 }

@@ -140,6 +140,9 @@ func (s *Service) Billing(ctx context.Context, sc scope.Scope, id scope.TenantID
 	return out, nil
 }
 
+// paymentPlace names the tenant that the sealed token of a payment method is bound to.
+func paymentPlace(id scope.TenantID) string { return "payment " + string(id) }
+
 // Update changes the payment method and the address, and returns the bill.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Billing, error) {
 	if _, err := s.Tenants.Get(ctx, sc, id); err != nil {
@@ -150,7 +153,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	}
 	sealed := ""
 	if token := ch.PaymentMethod.Value; token != "" {
-		raw, err := s.Box.Seal([]byte(token), "payment "+string(id))
+		raw, err := s.Box.Seal([]byte(token), paymentPlace(id))
 		if err != nil {
 			return Billing{}, fault.Wrap(err, "seal the means of payment")
 		}

@@ -2,10 +2,12 @@ package metering
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // putCalls stores counts. A row has the total of one source, so a later copy replaces an earlier
@@ -81,4 +83,31 @@ func putAccount(ctx context.Context, tx *db.Tx, a account) error {
 	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, accountRow, a)
 	return err
+}
+
+// Secrets declares the token of the payment method, for package reseal. It is a member of a row of
+// settings.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{
+		Table: "settings", Name: accountRow, Box: s.Box, Place: reseal.ByTenant(paymentPlace),
+		List: func(ctx context.Context, tx *db.Tx) ([]reseal.Value, error) {
+			a, err := selectAccount(ctx, tx)
+			if err != nil {
+				return nil, err
+			}
+			sealed, err := base64.StdEncoding.DecodeString(a.Payment)
+			return []reseal.Value{{Key: accountRow, Sealed: sealed}}, err
+		},
+		Replace: func(ctx context.Context, tx *db.Tx, v reseal.Value, again []byte) (bool, error) {
+			if err := tx.Lock(ctx, "tenant"); err != nil { // as Update does
+				return false, err
+			}
+			a, err := selectAccount(ctx, tx)
+			if err != nil || a.Payment != base64.StdEncoding.EncodeToString(v.Sealed) {
+				return false, err
+			}
+			a.Payment = base64.StdEncoding.EncodeToString(again)
+			return true, putAccount(ctx, tx, a)
+		},
+	}}
 }

@@ -1,11 +1,9 @@
 package notify
 
 import (
-	"context"
 	"maps"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -32,28 +30,4 @@ func (s *Service) channel(tenant scope.TenantID, c Channel) (format.Channel, err
 		return format.Channel{}, err
 	}
 	return format.Channel{Endpoint: c.Endpoint, Settings: maps.Clone(c.Settings), Credential: secrets, Source: s.Outbox.Root}, nil
-}
-
-// Reseal replaces the encryption of those credentials of a tenant that still use an old key, so
-// that the operator can drop that key.
-func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
-	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
-		all, err := listChannels(ctx, tx, scope.AnyEnv, 0, maxChannels)
-		if err != nil {
-			return err
-		}
-		for _, c := range all {
-			sealed, err := s.Box.ResealMembers(c.Credential, place(tenant, c.ID))
-			if err != nil {
-				return err
-			}
-			if sealed == nil {
-				continue
-			}
-			if err := saveCredential(ctx, tx, c, sealed); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

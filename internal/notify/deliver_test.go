@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
 
@@ -298,7 +299,8 @@ func TestKeyRotation(t *testing.T) {
 			if res, err := b.Test(ctx, admin, ch.ID); err != nil || !res.Delivered {
 				t.Fatalf("Test with %d keys = %+v, %v, want delivered", len(keys), res, err)
 			}
-			if err := b.Reseal(ctx, scope.DefaultTenant); err != nil {
+			sealer := reseal.Sealer{Stores: c, Columns: b.Secrets(), Logger: slog.New(slog.DiscardHandler)}
+			if err := sealer.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // laneColumns are the columns that sending needs. They leave out the counts, which are slow.
@@ -76,13 +77,6 @@ func deleteChannel(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// saveCredential stores a credential that was encrypted with another key. It does nothing if the
-// channel has changed meanwhile.
-func saveCredential(ctx context.Context, tx *db.Tx, c Channel, sealed []byte) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_channels SET credential = $3 WHERE id = $1 AND change_no = $2`, c.ID, c.ChangeNo, sealed)
-	return err
-}
-
 // channelLanes returns the enabled channels, and when each has something to send.
 func channelLanes(ctx context.Context, tx *db.Tx) ([]job.Lane, error) {
 	return db.All[job.Lane](ctx, tx, `SELECT id, lane_until, lane_holder,
@@ -97,4 +91,9 @@ func noteAttempt(ctx context.Context, tx *db.Tx, id int64, holder string, now ti
 			last_failure_at = CASE WHEN $4 THEN last_failure_at ELSE $3 END
 		WHERE id = $1 AND lane_holder = $2`, id, holder, now, ok)
 	return n == 1, err
+}
+
+// Secrets declares the credentials of channels, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "notification_channels", Name: "credential", Key: "id", Box: s.Box, Place: reseal.ByID(place)}}
 }

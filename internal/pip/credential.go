@@ -1,12 +1,10 @@
 package pip
 
 import (
-	"context"
 	"encoding/json"
 	"reflect"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -57,32 +55,4 @@ func (s *Service) reseal(tenant scope.TenantID, c Connection, secrets source.Cre
 		return c.Credentials, err
 	}
 	return s.seal(tenant, c.ID, secrets)
-}
-
-// Reseal seals again each of a tenant's credentials that is still under an old key, so that the
-// operator can remove that key.
-func (s *Service) Reseal(ctx context.Context, tenant scope.TenantID) error {
-	return s.Stores.WriteUnder(ctx, tenant, changes, func(tx *db.Tx) error {
-		all, err := list(ctx, tx, Filter{Limit: maxConnections})
-		if err != nil {
-			return err
-		}
-		for _, c := range all {
-			if len(c.Credentials) == 0 || !s.Box.IsStale(c.Credentials) {
-				continue
-			}
-			secrets, err := s.open(tenant, c)
-			if err != nil {
-				return err
-			}
-			sealed, err := s.seal(tenant, c.ID, secrets)
-			if err != nil {
-				return err
-			}
-			if err := saveCredentials(ctx, tx, c.ID, sealed); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 const (
@@ -62,12 +63,6 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 		}
 	}
 	return nil
-}
-
-// saveCredentials stores the same credentials sealed under another key. ChangeNo stays.
-func saveCredentials(ctx context.Context, tx *db.Tx, id int64, sealed []byte) error {
-	_, err := tx.Exec(ctx, `UPDATE pip_connections SET credentials = $2 WHERE id = $1`, id, sealed)
-	return err
 }
 
 // makeDue sets the next sync of a connection to now.
@@ -172,4 +167,9 @@ func forgetState(ctx context.Context, tx *db.Tx, connection int64) error {
 // dataOfOthers returns the size of the data of all connections but one, in bytes of JSON.
 func dataOfOthers(ctx context.Context, tx *db.Tx, connection int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT COALESCE(CAST(SUM(data_bytes) AS BIGINT), 0) FROM pip_connections WHERE id <> $1`, connection)
+}
+
+// Secrets declares the credentials of data sources, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "pip_connections", Name: "credentials", Key: "id", Box: s.Box, Place: reseal.ByID(place)}}
 }

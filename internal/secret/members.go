@@ -33,16 +33,3 @@ func (b *Box) OpenMembers(sealed []byte, aad string) (map[string]string, error) 
 	}
 	return out, nil
 }
-
-// ResealMembers seals members again under the first key. It returns nil if they are already
-// sealed under it, or if there are none.
-func (b *Box) ResealMembers(sealed []byte, aad string) ([]byte, error) {
-	if len(sealed) == 0 || !b.IsStale(sealed) {
-		return nil, nil
-	}
-	members, err := b.OpenMembers(sealed, aad)
-	if err != nil {
-		return nil, err
-	}
-	return b.SealMembers(members, aad)
-}

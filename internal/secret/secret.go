@@ -5,7 +5,7 @@
 //
 // A sealed value is one byte that identifies the key, a nonce of 12 bytes, the
 // ciphertext and a tag of 16 bytes. To rotate keys, put the new one first: the first
-// one seals, all of them open, and IsStale reports what is sealed under an old one.
+// one seals, all of them open, and Reseal replaces what is sealed under an old one.
 package secret
 
 import (
@@ -112,10 +112,18 @@ func (b *Box) Open(sealed []byte, aad string) ([]byte, error) {
 	return nil, ErrOpen
 }
 
-// IsStale reports whether a value is not sealed under the first key, so that it should be
-// sealed again.
-func (b *Box) IsStale(sealed []byte) bool {
-	return len(sealed) == 0 || sealed[0] != b.keys[0].id
+// Reseal seals a value again under the first key. It returns nil if the value is under that key
+// already. It opens the value to find out, because two keys may share an id. Error: ErrOpen.
+func (b *Box) Reseal(sealed []byte, aad string) ([]byte, error) {
+	newest := Box{keys: b.keys[:1]}
+	if _, err := newest.Open(sealed, aad); err == nil {
+		return nil, nil
+	}
+	plain, err := b.Open(sealed, aad)
+	if err != nil {
+		return nil, err
+	}
+	return b.Seal(plain, aad)
 }
 
 // bind returns the associated data: the key's id and the value's place.

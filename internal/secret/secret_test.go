@@ -54,22 +54,24 @@ func TestSealAndOpen(t *testing.T) {
 func TestRotation(t *testing.T) {
 	old, both, fresh := box(t, key(1)), box(t, key(2), key(1)), box(t, key(2))
 	sealed, _ := old.Seal([]byte("x"), "row")
-	if old.IsStale(sealed) || !both.IsStale(sealed) {
-		t.Errorf("Stale = %v with the key in use and %v with a newer one, want false and true", old.IsStale(sealed), both.IsStale(sealed))
+	if again, err := old.Reseal(sealed, "row"); err != nil || again != nil {
+		t.Errorf("Reseal with the key in use = %x, %v, want nothing", again, err)
 	}
-	plain, err := both.Open(sealed, "row")
-	if err != nil {
-		t.Fatal(err)
+	again, err := both.Reseal(sealed, "row")
+	if err != nil || again == nil {
+		t.Fatalf("Reseal with a newer key = %x, %v, want a new value", again, err)
 	}
-	again, _ := both.Seal(plain, "row")
-	if both.IsStale(again) {
-		t.Error("Stale after Seal with the newer key = true, want false")
+	if more, err := both.Reseal(again, "row"); err != nil || more != nil {
+		t.Errorf("Reseal of the new value = %x, %v, want nothing", more, err)
 	}
-	if _, err := fresh.Open(again, "row"); err != nil {
-		t.Errorf("Open with the newer key alone: %v", err)
+	if plain, err := fresh.Open(again, "row"); err != nil || string(plain) != "x" {
+		t.Errorf("Open with the newer key alone = %q, %v, want x", plain, err)
 	}
 	if _, err := fresh.Open(sealed, "row"); !errors.Is(err, ErrOpen) {
 		t.Error("Open of an old text with the newer key alone succeeds, want ErrOpen")
+	}
+	if _, err := both.Reseal(sealed, "another row"); !errors.Is(err, ErrOpen) {
+		t.Errorf("Reseal for another place = %v, want ErrOpen", err)
 	}
 }
 
@@ -85,18 +87,31 @@ func TestPurposes(t *testing.T) {
 	}
 }
 
-// TestKeyIDsCollide: with 256 ids two keys may share one, and both must open.
+// TestKeyIDsCollide: with 256 ids two keys may share one. Both must open, and what is under the
+// older one must be sealed again.
 func TestKeyIDsCollide(t *testing.T) {
 	var keys [][KeyBytes]byte
 	for i := range 200 {
 		keys = append(keys, [KeyBytes]byte{byte(i), 7})
 	}
 	all := box(t, keys...)
+	ids := map[byte][KeyBytes]byte{}
+	collisions := 0
 	for _, k := range keys {
 		sealed, _ := box(t, k).Seal([]byte("x"), "row")
 		if _, err := all.Open(sealed, "row"); err != nil {
 			t.Fatal(err)
 		}
+		if newer, taken := ids[sealed[0]]; taken {
+			collisions++
+			if again, err := box(t, newer, k).Reseal(sealed, "row"); err != nil || again == nil {
+				t.Errorf("Reseal under a key with the same id = %x, %v, want a new value", again, err)
+			}
+		}
+		ids[sealed[0]] = k
+	}
+	if collisions == 0 {
+		t.Error("no two keys share an id: the test shows nothing")
 	}
 }
 

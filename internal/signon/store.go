@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // record is the sign-on as stored.
@@ -64,4 +65,9 @@ func markUsed(ctx context.Context, tx *db.Tx, digest string, now, until time.Tim
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO sign_on_used (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, until)
 	return n == 1, err
+}
+
+// Secrets declares the client secret, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	return []reseal.Column{{Table: "sign_on", Name: "sealed_secret", Key: "id", Box: s.Box, Place: reseal.ByTenant(secretPlace)}}
 }

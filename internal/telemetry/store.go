@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 func selectState(ctx context.Context, tx *db.Tx) (state, error) {
@@ -52,4 +53,9 @@ func insertUpdate(ctx context.Context, tx *db.Tx, digest string, effective time.
 func deleteUpdates(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `DELETE FROM license_updates`)
 	return err
+}
+
+// Secrets declares the API key of the license server, for package reseal.
+func Secrets(s *Service) []reseal.Column {
+	return []reseal.Column{{Table: "telemetry", Name: "api_key", Key: "id", Box: s.Box, Place: reseal.ByTenant(place)}}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/secret/reseal"
 )
 
 // laneColumns are the columns that sending needs. They leave out the counts, which are slow.
@@ -98,4 +99,13 @@ func pauseLane(ctx context.Context, tx *db.Tx, id int64, until time.Time) error 
 func resumeLane(ctx context.Context, tx *db.Tx, id int64) error {
 	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = NULL WHERE id = $1`, id)
 	return err
+}
+
+// Secrets declares the secrets of webhooks, for package reseal.
+func (s *Service) Secrets() []reseal.Column {
+	at := reseal.ByID(place)
+	return []reseal.Column{
+		{Table: "webhooks", Name: "secret", Key: "id", Box: s.Box, Place: at},
+		{Table: "webhooks", Name: "previous_secret", Key: "id", Box: s.Box, Place: at},
+	}
 }

@@ -14,10 +14,10 @@ type body = apptest.Body
 func TestMain(m *testing.M) { apptest.Main(m) }
 
 // each runs a test on each backend, with a server that may call this machine.
-func each(t *testing.T, test func(t *testing.T, s *apptest.Server)) {
+func each(t *testing.T, test func(t *testing.T, s *apptest.Server), env ...string) {
 	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
-			test(t, apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8"))
+			test(t, apptest.StartServer(t, backend, append(env, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")...))
 		})
 	}
 }

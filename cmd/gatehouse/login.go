@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli"
@@ -125,13 +126,31 @@ func readPassword(stdin bool) (string, error) {
 		}
 		return strings.TrimRight(line, "\r\n"), nil
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	terminal := int(os.Stdin.Fd())
+	restore, err := hideInput(terminal)
+	if err != nil {
 		return "", errors.New("standard input is not a terminal: pass the password with --password-stdin")
 	}
+	defer restore()
 	fmt.Fprint(os.Stderr, "Password: ")
-	password, err := term.ReadPassword(int(os.Stdin.Fd()))
+	password, err := term.ReadPassword(terminal)
 	fmt.Fprintln(os.Stderr)
 	return string(password), err
+}
+
+// hideInput stops a terminal from showing what is typed until restore is called. ReadPassword does so,
+// too, but only after the prompt: whoever answers the prompt faster would see the password.
+func hideInput(terminal int) (restore func(), err error) {
+	before, err := unix.IoctlGetTermios(terminal, unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	hidden := *before
+	hidden.Lflag &^= unix.ECHO
+	if err := unix.IoctlSetTermios(terminal, unix.TCSETS, &hidden); err != nil {
+		return nil, err
+	}
+	return func() { _ = unix.IoctlSetTermios(terminal, unix.TCSETS, before) }, nil
 }
 
 // logoutCommand ends the session that login began.

@@ -249,8 +249,25 @@ func TestClients(t *testing.T) {
 				t.Fatalf("agent %d: %v", id, err)
 			}
 		}
-		if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_clients_removed`); n != 12 {
-			t.Errorf("%d clients of removed agents are stored, want 12", n)
+		if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_clients_removed`); n != 1 {
+			t.Errorf("%d clients of removed agents are stored, want only c, which nobody took", n)
+		}
+		err = c.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+			for i := range maxClients {
+				if _, err := tx.Exec(ctx, `INSERT INTO agent_clients_removed (client_id, agent_id, no) VALUES ($1, 100000, $2)`, fmt.Sprint("old ", i), i+10); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drop(one) // an agent with a smaller id, removed later
+		for client, want := range map[string]int64{"a": 1, "b": 1, "c": 0, "old 0": 0, "old 2": 1} {
+			if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_clients_removed WHERE client_id = '`+client+`'`); n != want {
+				t.Errorf("%d rows for the client %s, want %d: the newest %d stay", n, client, want, maxClients)
+			}
 		}
 	})
 }

@@ -85,6 +85,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 		if made, err = insert(ctx, tx, a); err != nil {
 			return err
 		}
+		if err := takeClients(ctx, tx, made); err != nil {
+			return err
+		}
 		// Ids that PostgreSQL has skipped are stopped, too.
 		if made.Status != Active || len(made.OAuthClients) > 0 || made.ID != last+1 {
 			if err := noteChange(ctx, tx); err != nil {
@@ -115,6 +118,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
 		if a, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		if err := takeClients(ctx, tx, a); err != nil {
 			return err
 		}
 		if differs(old, a) {

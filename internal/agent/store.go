@@ -70,18 +70,29 @@ func listRemovedClients(ctx context.Context, tx *db.Tx) ([]client, error) {
 	return db.All[client](ctx, tx, `SELECT agent_id, client_id FROM agent_clients_removed`)
 }
 
-// keepClients stores the OAuth clients of an agent that is removed, and forgets those of the agents
-// that were created first beyond maxClients.
+// keepClients stores the OAuth clients of an agent that is removed. Beyond maxClients, it forgets those
+// that were removed first.
 func keepClients(ctx context.Context, tx *db.Tx, a Agent) error {
 	for _, id := range a.OAuthClients {
-		if _, err := tx.Exec(ctx, `INSERT INTO agent_clients_removed (client_id, agent_id) VALUES ($1, $2)
-			ON CONFLICT (client_id) DO UPDATE SET agent_id = excluded.agent_id`, id, a.ID); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO agent_clients_removed (client_id, agent_id, no)
+				VALUES ($1, $2, (SELECT COALESCE(MAX(no), 0) + 1 FROM agent_clients_removed))
+			ON CONFLICT (client_id) DO UPDATE SET agent_id = excluded.agent_id, no = excluded.no`, id, a.ID); err != nil {
 			return err
 		}
 	}
 	_, err := tx.Exec(ctx, `DELETE FROM agent_clients_removed WHERE client_id NOT IN
-		(SELECT client_id FROM agent_clients_removed ORDER BY agent_id DESC, client_id LIMIT $1)`, maxClients)
+		(SELECT client_id FROM agent_clients_removed ORDER BY no DESC LIMIT $1)`, maxClients)
 	return err
+}
+
+// takeClients forgets that removed agents had the OAuth clients of an agent.
+func takeClients(ctx context.Context, tx *db.Tx, a Agent) error {
+	for _, id := range a.OAuthClients {
+		if _, err := tx.Exec(ctx, `DELETE FROM agent_clients_removed WHERE client_id = $1`, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldest int64) error {

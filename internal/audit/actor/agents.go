@@ -120,20 +120,26 @@ func ReadAgents(v value.Value) (Agents, error) {
 	return a, nil
 }
 
-// Refuse returns why a request of a user must be refused: the user, one of those who act for it by
-// the claim act, or the OAuth client that its token was issued to, is an agent that is stopped. It
-// returns "" if there is no such agent. The server and the bouncers call it before they evaluate
-// controls.
+// Refuse returns why a request of a user must be refused: the user, the subject of its token, one of
+// those who act for it by the claim act, or the OAuth client that the token was issued to, is an agent
+// that is stopped. It returns "" if there is no such agent. The server and the bouncers call it before
+// they evaluate controls.
+//
+// The user is no OAuth client, whatever its id is: whoever may change agents must not be able to stop
+// people by giving an agent their names.
 func (a Agents) Refuse(user value.Value) string {
 	if len(a.stopped) == 0 {
 		return ""
 	}
-	id := a.stoppedIn(user.Get("id"))
+	claims := user.Get("attributes") // sub is among them if a bouncer takes the id from another claim
+	id := a.stoppedAgent(user.Get("id"))
+	if id == 0 {
+		id = a.stoppedAgent(claims.Get("sub"))
+	}
 	for act := user.Get("act"); id == 0 && act.Kind() == value.ObjectKind; act = act.Get("act") {
 		id = a.stoppedIn(act.Get("sub"))
 	}
 	if id == 0 && len(a.clients) > 0 {
-		claims := user.Get("attributes")
 		if id = a.stoppedIn(claims.Get("client_id")); id == 0 {
 			id = a.stoppedIn(claims.Get("azp"))
 		}
@@ -144,14 +150,22 @@ func (a Agents) Refuse(user value.Value) string {
 	return "The AI agent " + subjectID(id) + " is not active"
 }
 
-// stoppedIn returns the id of the stopped agent that a name stands for; 0: it stands for none.
-func (a Agents) stoppedIn(name value.Value) int64 {
+// stoppedAgent returns the id of the stopped agent whose subject id a name is; 0: it is none.
+func (a Agents) stoppedAgent(name value.Value) int64 {
 	text, _ := name.Str()
-	id := agentNumber(text)
-	if id == 0 {
-		id = a.clients[text]
+	if id := agentNumber(text); id != 0 && a.Stops(id) {
+		return id
 	}
-	if id != 0 && a.Stops(id) {
+	return 0
+}
+
+// stoppedIn is stoppedAgent for a name that may also be that of an OAuth client.
+func (a Agents) stoppedIn(name value.Value) int64 {
+	if id := a.stoppedAgent(name); id != 0 {
+		return id
+	}
+	text, _ := name.Str()
+	if id := a.clients[text]; id != 0 && a.Stops(id) {
 		return id
 	}
 	return 0
@@ -175,9 +189,9 @@ func agentNumber(subject string) int64 {
 func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
 
 // Acting returns the subject id of the agent that asks for a user: the actor of the claim act (RFC
-// 8693, section 4.1), or else the user if it is an agent, or else the OAuth client of the token if it
-// is one (client_id of RFC 9068, azp of OpenID Connect). An actor or user that is the OAuth client
-// of an agent is that agent. It returns "" if no agent asks.
+// 8693, section 4.1), or else the user or the subject of its token if that is an agent, or else the
+// OAuth client of the token if it is one (client_id of RFC 9068, azp of OpenID Connect). An actor that
+// is the OAuth client of an agent is that agent. It returns "" if no agent asks.
 func (a Agents) Acting(user value.Value) string {
 	if sub, _ := user.At("act", "sub").Str(); sub != "" {
 		if id := a.clients[sub]; id != 0 {
@@ -185,15 +199,16 @@ func (a Agents) Acting(user value.Value) string {
 		}
 		return sub
 	}
-	name, _ := user.Get("id").Str()
-	if strings.HasPrefix(name, scope.AgentPrefix) {
-		return name
+	claims := user.Get("attributes")
+	for _, v := range [...]value.Value{user.Get("id"), claims.Get("sub")} {
+		if name, _ := v.Str(); strings.HasPrefix(name, scope.AgentPrefix) {
+			return name
+		}
 	}
 	if len(a.clients) == 0 {
 		return ""
 	}
-	claims := user.Get("attributes")
-	for _, v := range [...]value.Value{user.Get("id"), claims.Get("client_id"), claims.Get("azp")} {
+	for _, v := range [...]value.Value{claims.Get("client_id"), claims.Get("azp")} {
 		text, _ := v.Str()
 		if id := a.clients[text]; id != 0 {
 			return subjectID(id)

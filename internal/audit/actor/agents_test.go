@@ -27,7 +27,7 @@ func TestRefuse(t *testing.T) {
 		`{"id":"ann","act":{"sub":"agent:3"}}`: "agent:3", `{"id":"ann","act":{"sub":"agent:2"}}`: "", `{"id":"ann","act":{"sub":"agent:003"}}`: "agent:3",
 		`{"id":"ann","act":{"sub":"agent:2","act":{"sub":"agent:5"}}}`: "agent:5", `{"id":"ann","act":{"sub":"x","act":"agent:5"}}`: "",
 		`{"id":"agent:1","act":{"sub":"agent:3"}}`: "agent:1", // the subject is named first
-		`{"id":"cli"}`: "agent:3", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"web","act":{"sub":"cli"}}}`: "agent:3",
+		`{"id":"cli"}`: "", `{"id":"cli","attributes":{"client_id":"cli"}}`: "agent:3", `{"id":"bot","attributes":{"sub":"agent:3"}}`: "agent:3", `{"id":"bot","attributes":{"sub":"agent:2"}}`: "", `{"id":"bot","attributes":{"sub":"cli"}}`: "", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"web","act":{"sub":"cli"}}}`: "agent:3",
 		`{"id":"ann","attributes":{"client_id":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:3",
 		`{"id":"ann","attributes":{"client_id":"agent:3"}}`: "agent:3",
 		`{"id":"web"}`: "", `{"id":"ann","attributes":{"client_id":"web"}}`: "", `{"id":"CLI"}`: "", `{"id":" cli"}`: "", `{"id":"ann","client_id":"cli"}`: "", `{"id":"gone"}`: "", // the id of a client is compared exactly
@@ -108,7 +108,7 @@ func TestActing(t *testing.T) {
 	for user, want := range map[string]string{
 		`{"id":"ann"}`: "", `{}`: "", `{"id":"ann","attributes":{"client_id":"portal","azp":"portal"}}`: "",
 		`{"id":"ann","act":{"sub":"portal"}}`: "portal", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"agent:7"},"attributes":{"client_id":"cli"}}`: "agent:7",
-		`{"id":"agent:8","attributes":{"client_id":"cli"}}`: "agent:8", `{"id":"cli"}`: "agent:3", `{"id":"cli","attributes":{"client_id":"web"}}`: "agent:3",
+		`{"id":"agent:8","attributes":{"client_id":"cli"}}`: "agent:8", `{"id":"cli"}`: "", `{"id":"cli","attributes":{"client_id":"web"}}`: "agent:2", `{"id":"bot","attributes":{"sub":"agent:8","azp":"cli"}}`: "agent:8",
 		`{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:2", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":7,"azp":"cli"}}`: "agent:3",
 	} {
 		if got := agents.Acting(valuetest.Decode(t, user)); got != want {

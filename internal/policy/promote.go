@@ -97,6 +97,7 @@ type move struct {
 // apply writes the promotion of old.
 func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err error) {
 	next := old
+	next.TestCases = m.cases
 	if err := m.moveLinks(ctx, tx, m.sc, &next); err != nil {
 		return p, err
 	}
@@ -168,6 +169,7 @@ func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error
 // and the measured impact.
 type gateResult struct {
 	seen     Policy
+	cases    []TestCase // those of seen, and those that it inherits from what it replaces
 	replaced []Policy
 	impact   *Impact
 }
@@ -192,7 +194,13 @@ func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr P
 		if g.replaced, err = s.findReplaced(ctx, sc, next); err != nil {
 			return g, err
 		}
+		for _, r := range g.replaced { // a caller who may not see recorded cases cannot lose them
+			if next.TestCases, err = restoredCases(sc, r.TestCases, next.TestCases); err != nil {
+				return g, err
+			}
+		}
 	}
+	g.cases = next.TestCases
 	if err := s.checkLibrariesInProduction(ctx, sc, g.seen); err != nil {
 		return g, err
 	}

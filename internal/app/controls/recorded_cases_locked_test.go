@@ -114,6 +114,20 @@ func TestRecordedCasesAreLocked(t *testing.T) {
 		f.wantRecorded(t, "in the copy")
 		f.author.Do(t, "PUT", f.at, body{"test_cases": []body{}}).Want(200)
 		f.wantRecorded(t, "in the copy, after an update")
+
+		// A control that replaces the promoted one inherits them.
+		f.author.Do(t, "DELETE", f.at, nil).Want(200, 204)
+		f.at = fmt.Sprint("/policies/", f.author.Do(t, "POST", "/policies", body{"name": "vault", "status": "active", "rego_code": permits}).Want(201).ID())
+		refused = f.author.Do(t, "POST", f.at+"/promote", body{"replace": true})
+		if refused.ExpectError("a promotion that replaces", 422, "tests_failed"); strings.Count(string(refused.Body), `"pointer"`) != 2 {
+			t.Errorf("the refused replacement = %s, want both recorded cases", refused.Body)
+		}
+		answersNothingRecorded(t, "a refused replacement", refused)
+		f.author.Do(t, "PUT", f.at, body{"rego_code": denies}).Want(200)
+		if replaced, _ := f.author.Do(t, "POST", f.at+"/promote", body{"replace": true}).Want(200).Get("replaced").([]any); len(replaced) != 1 {
+			t.Errorf("the promotion replaced %v, want the first control", replaced)
+		}
+		f.wantRecorded(t, "in the control that replaces")
 	})
 }
 

@@ -39,7 +39,7 @@ type Service struct {
 	// Person returns the id of the person whom a subject names, and the id, user name or address
 	// as the account spells it; "": nobody.
 	Person func(ctx context.Context, tenant scope.TenantID, subject string) (id, spelling string, err error)
-	// Agent returns NotFound for an AI agent that was removed; nil: none is.
+	// Agent returns NotFound for an AI agent that was removed or is inactive; nil: none is.
 	Agent func(ctx context.Context, tx *db.Tx, subject string) error
 	// Filed hands a new request to the tenant's approval systems, in its transaction; nil: there
 	// are none.

@@ -108,7 +108,7 @@ type parts struct {
 	vendors      *vendor.Service
 	deployments  *region.Service
 	routes       *domain.Routes
-	edge         *servertls.Terminator // nil: there is no TLS listener
+	terminator   *servertls.Terminator // nil: there is no TLS listener
 	signOn       *signon.Service
 	scim         *scim.Service
 	actions      *action.Service
@@ -185,7 +185,6 @@ func (p *parts) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	where.Logger = p.log
 	where.Logger = p.log
 	stores, err := db.Open(ctx, where)
 	if err != nil {

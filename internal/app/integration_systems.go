@@ -308,7 +308,7 @@ func askedResource(p *parts) func(ctx context.Context, t scope.TenantID, env sco
 	}
 }
 
-// agentExists returns NotFound for an AI agent that is gone or inactive.
+// agentExists returns NotFound for an AI agent that was removed or is inactive.
 func agentExists(ctx context.Context, tx *db.Tx, subject string) error {
 	_, err := agent.Holder(ctx, tx, subject)
 	return err

@@ -55,8 +55,8 @@ type logMonitor struct {
 	name    string // the name of this process, as the subject of alerts
 	now     func() time.Time
 	log     *slog.Logger
-	// edge has the deployment's own certificate; nil: the server does not end TLS.
-	edge *servertls.Terminator
+	// terminator has the deployment's own certificate; nil: the server does not end TLS.
+	terminator *servertls.Terminator
 
 	mu      sync.Mutex
 	alarmed time.Time
@@ -98,7 +98,7 @@ func (p *parts) openLog() error {
 		host = "unknown"
 	}
 	k := &logMonitor{
-		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log, edge: p.edge,
+		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log, terminator: p.terminator,
 		raised: map[alertKey]raisedAlert{},
 		shared: &tenant.ReplicaAlerts{Stores: p.stores, Types: []string{auditPipeline, diskSpace, ownCertificate}, Now: p.now},
 	}
@@ -225,13 +225,13 @@ func (k *logMonitor) add(to troubles, t scope.TenantID, kind, what, severity, fo
 // addCertificate adds the problems of the deployment's certificate: that it ends soon, has ended or has
 // not begun, or that the files have another that is not valid now.
 func (k *logMonitor) addCertificate(to troubles) {
-	if k.edge == nil {
+	if k.terminator == nil {
 		return
 	}
 	add := func(what, severity, format string, at time.Time) {
 		k.add(to, scope.DefaultTenant, ownCertificate, what, severity, format, at.UTC().Format(time.RFC3339))
 	}
-	own, now := k.edge.Own(), k.now()
+	own, now := k.terminator.Own(), k.now()
 	switch {
 	case now.Before(own.Begin):
 		add("early", tenant.SeverityCritical, "the deployment's own certificate is not valid before %s: clients refuse to connect", own.Begin)
@@ -240,7 +240,7 @@ func (k *logMonitor) addCertificate(to troubles) {
 	case !now.Before(own.Warn):
 		add("ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", own.End)
 	}
-	switch other, kept := k.edge.Kept(); {
+	switch other, kept := k.terminator.Kept(); {
 	case !kept:
 	case now.Before(other.Begin):
 		add("unused", tenant.SeverityWarning, "the certificate in the files is not valid before %s: the one before stays in use until then, or until the server starts again", other.Begin)
@@ -382,7 +382,7 @@ func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range keeperFigures {
 		out <- f.desc
 	}
-	if k.edge != nil {
+	if k.terminator != nil {
 		out <- certificateLeft
 	}
 }
@@ -403,7 +403,7 @@ func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
 	} {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
 	}
-	if k.edge != nil {
-		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, k.edge.Own().Left(k.now()).Seconds())
+	if k.terminator != nil {
+		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, k.terminator.Own().Left(k.now()).Seconds())
 	}
 }

@@ -72,13 +72,13 @@ func startEdge(p *parts) error {
 		return nil
 	}
 	var err error
-	p.edge, err = servertls.New(servertls.Config{
+	p.terminator, err = servertls.New(servertls.Config{
 		Routes: p.routes, KeyPair: p.domains.KeyPair, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, ACME: p.domains.ACME, Now: p.now, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
-	p.task("certificates", p.edge.Run)
+	p.task("certificates", p.terminator.Run)
 	if !p.domains.ACME {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 	if s.listeners.plain, err = framing.Listen(ctx, s.cfg.Listen, limit); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
 	}
-	if s.edge == nil {
+	if s.terminator == nil {
 		return nil
 	}
 	l, err := framing.Listen(ctx, s.cfg.TLSListen, limit)
@@ -149,19 +149,19 @@ func (s *server) listen(ctx context.Context) (err error) {
 		_ = s.listeners.plain.Close()
 		return fmt.Errorf("GATEHOUSE_TLS_LISTEN: %w", err)
 	}
-	s.listeners.secure = wire.NewSecureListener(l, s.edge.TLSConfig())
+	s.listeners.secure = wire.NewSecureListener(l, s.terminator.TLSConfig())
 	return nil
 }
 
 // serve serves the API until ctx ends. If TLS is on, the listen address redirects clients to the
 // TLS listener.
 func (s *server) serve(ctx context.Context, hang func()) error {
-	if s.edge == nil {
+	if s.terminator == nil {
 		return s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, hang)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	plain := rest.Plain(s.api.Router, s.cfg.tlsPort(), s.edge.HTTPChallenge)
+	plain := rest.Plain(s.api.Router, s.cfg.tlsPort(), s.terminator.HTTPChallenge)
 	ended := make(chan error, 1)
 	go func() {
 		err := s.api.Serve(ctx, rest.NewHTTPServer(plain, s.log), s.listeners.plain, s.cfg.StopDelay, shutdownGrace, nil)

@@ -194,10 +194,8 @@ func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr P
 		if g.replaced, err = s.findReplaced(ctx, sc, next); err != nil {
 			return g, err
 		}
-		for _, r := range g.replaced { // a caller who may not see recorded cases cannot lose them
-			if next.TestCases, err = restoredCases(sc, r.TestCases, next.TestCases); err != nil {
-				return g, err
-			}
+		if next.TestCases, err = inheritedCases(sc, g.replaced, next.TestCases); err != nil {
+			return g, err
 		}
 	}
 	g.cases = next.TestCases

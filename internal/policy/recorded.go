@@ -181,6 +181,17 @@ func restoredCases(sc scope.Scope, current, version []TestCase) ([]TestCase, err
 	return keepRecorded(current, left, out)
 }
 
+// inheritedCases returns the cases of a control that takes the place of others. For a caller who may not
+// see recorded cases, it has those of the others, too, as they are.
+func inheritedCases(sc scope.Scope, others []Policy, cases []TestCase) (_ []TestCase, err error) {
+	for _, o := range others {
+		if cases, err = restoredCases(sc, o.TestCases, cases); err != nil {
+			return nil, err
+		}
+	}
+	return cases, nil
+}
+
 // pairRecorded finds the recorded cases of old in next. For each case of next, pairs has the index
 // of its recorded case in old, or -1: the same case or, if there is none, one with the same name.
 // left has the indexes of the recorded cases that are not in next.

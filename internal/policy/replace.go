@@ -164,6 +164,9 @@ func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Rei
 		}
 		if !old.live() {
 			next.Version++
+			if next.TestCases, err = inheritedCases(sc, beside.same, next.TestCases); err != nil {
+				return err
+			}
 		}
 		st := step{verb: "updated", note: r.DeploymentNotes, extra: map[string]any{"reinstated": true, "deployment_notes": r.DeploymentNotes}, at: s.Now()}
 		replaced, err := s.deactivate(ctx, tx, sc, next, beside.same, &st)

@@ -128,6 +128,12 @@ func TestRecordedCasesAreLocked(t *testing.T) {
 			t.Errorf("the promotion replaced %v, want the first control", replaced)
 		}
 		f.wantRecorded(t, "in the control that replaces")
+
+		// So does one that is reinstated. Here an auditor has removed its own before.
+		f.at = fmt.Sprint("/policies/", f.id)
+		s.Admin.Do(t, "PUT", f.at, body{"test_cases": []body{}}).Want(200)
+		f.author.Do(t, "POST", f.at+"/reinstate", body{}).Want(200)
+		f.wantRecorded(t, "reinstated")
 	})
 }
 

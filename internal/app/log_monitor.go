@@ -307,13 +307,13 @@ func (k *logMonitor) reconcile(ctx context.Context) {
 			}
 			delete(k.raised, t)
 			if was.stored {
-				k.patiently(ctx, func(ctx context.Context) { _ = k.shared.Forget(ctx, t) }) // Sweep removes it otherwise
+				k.withTimeout(ctx, func(ctx context.Context) { _ = k.shared.Forget(ctx, t) }) // Sweep removes it otherwise
 			}
 		}
 	}
 	if at := k.now(); at.Sub(k.renewed) >= tenant.RenewEvery || at.Before(k.renewed) {
 		k.renewed = at
-		k.patiently(ctx, func(ctx context.Context) { k.renew(ctx, now) })
+		k.withTimeout(ctx, func(ctx context.Context) { k.renew(ctx, now) })
 	}
 }
 
@@ -338,19 +338,19 @@ func (k *logMonitor) renew(ctx context.Context, now troubles) {
 	}
 }
 
-// patiently calls fn with alertPatience to end.
-func (k *logMonitor) patiently(ctx context.Context, fn func(ctx context.Context)) {
-	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+// withTimeout calls fn with alertPatience to end.
+func (k *logMonitor) withTimeout(ctx context.Context, fn func(ctx context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, alertTimeout)
 	defer cancel()
 	fn(ctx)
 }
 
-// alertPatience is how long an alert waits for the store.
-const alertPatience = 2 * time.Second
+// alertTimeout is how long an alert waits for the store.
+const alertTimeout = 2 * time.Second
 
 // write changes a tenant's alerts. It returns false if the store cannot be written now.
 func (k *logMonitor) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
-	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+	ctx, cancel := context.WithTimeout(ctx, alertTimeout)
 	defer cancel()
 	return k.stores.Write(ctx, id, fn) == nil
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Agents is what decisions know of a tenant's AI agents: which must not act, because they are inactive or were
-// removed, and which OAuth clients are agents. The zero value knows none. It is immutable. It
-// holds ranges of ids, so its size is bounded by the number of agents that are active, not by the
-// number that ever existed.
+// Agents is what decisions know of a tenant's AI agents: which must not act, because they are inactive
+// or were removed, and which OAuth clients are agents. The zero value knows none. It is immutable. It
+// holds ranges of ids, so the number of active agents bounds its size, not the number of agents that
+// ever existed.
 type Agents struct {
 	stopped [][2]int64       // first and last id, sorted, with gaps between them
 	clients map[string]int64 // agents by the ids of their OAuth clients

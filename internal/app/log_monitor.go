@@ -338,7 +338,7 @@ func (k *logMonitor) renew(ctx context.Context, now troubles) {
 	}
 }
 
-// withTimeout calls fn with alertPatience to end.
+// withTimeout calls fn with a context that ends after alertTimeout.
 func (k *logMonitor) withTimeout(ctx context.Context, fn func(ctx context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, alertTimeout)
 	defer cancel()

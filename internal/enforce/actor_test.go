@@ -37,6 +37,7 @@ func chainOf(n int) map[string]any {
 // TestActor checks that a control sees who acts for the user, only by the claim act (RFC 8693) of a
 // verified token. A claim that names no actor is refused, not ignored.
 func TestActor(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: delegated}}}, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })

@@ -15,6 +15,7 @@ import (
 // TestStoppedAgentLosesItsSocket checks that the open sockets of an agent close when it is stopped, those
 // of others do not, and that forward-auth refuses the agent, too.
 func TestStoppedAgentLosesItsSocket(t *testing.T) {
+	t.Parallel()
 	is, app := newIssuer(t), newApplication(t, echo)
 	set := enforcing("package open\n\nallow := true\n")
 	set.config = map[string]any{"identity": is.config()}

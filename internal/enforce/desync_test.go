@@ -188,6 +188,7 @@ var callerToken = regexp.MustCompile(`caller-\d+-`)
 // answer: on the fast path (GET and HEAD), through the transport (bodies) and over TLS. No answer
 // names another client.
 func TestEachClientGetsItsOwnAnswer(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	files, roots := certificate(t)
 	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])

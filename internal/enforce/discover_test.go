@@ -61,6 +61,7 @@ func withHost(host string) func(*http.Request) {
 // TestDiscovery checks that hosts without a resource are reported once, whether the request is refused
 // or not. Registered hosts, addresses and invalid names are not reported.
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"enforce", "shadow"} {
 		t.Run(mode, func(t *testing.T) {
 			p, app := newPlane(t), newApplication(t, nil)
@@ -93,6 +94,7 @@ func TestDiscovery(t *testing.T) {
 
 // TestDiscoveryOff checks that a bouncer does not report hosts if discovery is off.
 func TestDiscoveryOff(t *testing.T) {
+	t.Parallel()
 	p, app := newPlane(t), newApplication(t, nil)
 	g := newRegistry(t, p)
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"discovery": "off"}})

@@ -20,6 +20,7 @@ import (
 // TestNoConnectionIsReset checks that a bouncer that stops under load answers each request on a
 // connection that it accepted. Only later connections are refused.
 func TestNoConnectionIsReset(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel must help")

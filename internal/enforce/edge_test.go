@@ -41,6 +41,7 @@ var hostForms = map[string]string{
 // A host that an application may read differently from the controls is refused. The host of the
 // decision is the one that is forwarded.
 func TestHostForms(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, enforcing("package host\n\nallow := true\n\nreason := input.resource.host\n"), nil)
 	gate, e := grpcBouncer(t, p, trustLoopback)
@@ -72,6 +73,7 @@ func TestHostForms(t *testing.T) {
 
 // HEAD is GET without the body, so a control or resource that names GET also covers HEAD.
 func TestHeadIsGuardedAsGet(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{
@@ -90,6 +92,7 @@ func TestHeadIsGuardedAsGet(t *testing.T) {
 // With a key, a saved bundle with another signature or none is not activated either. A bouncer
 // without an active bundle does not report the refused one as active.
 func TestSignedBundlesFromTheDisk(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	public, private, _ := ed25519.GenerateKey(rand.Reader)
 	verify := func(c *Config) { c.Verify = &bundle.Verify{Key: public} }
@@ -130,6 +133,7 @@ func TestSignedBundlesFromTheDisk(t *testing.T) {
 
 // A cached decision is never older than configuration.cache_ttl.
 func TestCacheTTL(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	var ahead atomic.Int64
@@ -173,6 +177,7 @@ func TestCacheTTL(t *testing.T) {
 // The log has the cause of a failed evaluation, and names no control if the refusal does not come from
 // one. The client learns neither.
 func TestReasonsInTheLog(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	is := newIssuer(t)

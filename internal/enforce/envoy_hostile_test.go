@@ -11,6 +11,7 @@ import (
 // TestHostileExtAuthz checks that no malformed, empty or oversized check is allowed, and that the
 // bouncer continues to answer others.
 func TestHostileExtAuthz(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	const source = "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n"
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"default_action": "deny"}, controls: []control{{id: 1, source: source}}})

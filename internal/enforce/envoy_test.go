@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
@@ -125,6 +126,7 @@ func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy
 // TestExtAuthz checks what Envoy, the application and the client learn about a decision, and that a
 // request that several readers may understand differently is denied.
 func TestExtAuthz(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	keys := newIssuer(t)
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": keys.config(), "headers": []string{"x-channel"}}, controls: []control{
@@ -218,6 +220,7 @@ func TestExtAuthz(t *testing.T) {
 
 // TestExtAuthzRawHeaders checks that lines of one name stay separate with encode_raw_headers.
 func TestExtAuthzRawHeaders(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}, config: map[string]any{"identity": map[string]any{"forward_auth_headers": true}}})
 	_, e := grpcBouncer(t, p, nil)
@@ -249,6 +252,7 @@ allow := false if {
 // TestExtAuthzBody checks that a control that reads the body allows a request only with its whole
 // body.
 func TestExtAuthzBody(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []target.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
 	_, e := grpcBouncer(t, p, nil)
@@ -285,6 +289,7 @@ func TestExtAuthzBody(t *testing.T) {
 
 // TestExtAuthzMCP checks that a denied call is answered in the form of MCP, and stays denied.
 func TestExtAuthzMCP(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, `package tools
 
@@ -320,6 +325,8 @@ reason := "not this tool" if not allow
 // TestExtAuthzShadow checks that shadow mode allows every request within the deadline. The verdict
 // is in the metadata and in the log.
 func TestExtAuthzShadow(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{
 		{1, 0, adminOnly},
@@ -347,6 +354,7 @@ func TestExtAuthzShadow(t *testing.T) {
 // TestExtAuthzFailsClosed checks that the answer is a denial, not a failure, without a bundle, with
 // a stale one, and if a control takes too long.
 func TestExtAuthzFailsClosed(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	expectOutcome(t, "no bundle", e.ask(newCheck("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
@@ -360,6 +368,7 @@ func TestExtAuthzFailsClosed(t *testing.T) {
 
 // TestExtAuthzPeers checks that only trusted proxies may ask or, if none are configured, this host.
 func TestExtAuthzPeers(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(enforcing(allowAll))
 	_, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
@@ -373,6 +382,7 @@ func TestExtAuthzPeers(t *testing.T) {
 
 // TestExtAuthzHTTP checks the HTTP variant, which never refuses with 5xx.
 func TestExtAuthzHTTP(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []target.Resource{
 		{ID: 5, Type: "api", Path: "/v1/**"}, {ID: 6, Type: "api", Host: "nowhere.example", Path: "/x"},
@@ -433,6 +443,7 @@ func TestExtAuthzHTTP(t *testing.T) {
 // TestConcurrentExtAuthz sends many checks at once while policies change, and stops the bouncer
 // meanwhile.
 func TestConcurrentExtAuthz(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t)
 	p.publish(enforcing(adminOnly))
 	b, e := grpcBouncer(t, p, nil)
@@ -461,6 +472,7 @@ func TestConcurrentExtAuthz(t *testing.T) {
 
 // TestExtAuthzTLS checks that the gRPC address accepts only TLS if there is a certificate.
 func TestExtAuthzTLS(t *testing.T) {
+	t.Parallel()
 	files, roots := certificate(t)
 	p, addr := newPlane(t), freeport.Addr(t)
 	p.publish(enforcing(allowAll))

@@ -140,6 +140,7 @@ func endless(first, again string) func(net.Conn, *bufio.Reader) {
 
 // No request fails because the application closed an idle connection.
 func TestClosedIdleConnections(t *testing.T) {
+	t.Parallel()
 	var conns atomic.Int32
 	url := wireApplication(t, func(c net.Conn, br *bufio.Reader) {
 		if !readHead(br) {
@@ -162,6 +163,7 @@ func TestClosedIdleConnections(t *testing.T) {
 // A client that disconnects cancels its request at the application, on the fast path and on the
 // transport.
 func TestClientDisconnects(t *testing.T) {
+	t.Parallel()
 	gone := make(chan struct{}, 2)
 	here := make(chan struct{}, 2)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
@@ -245,6 +247,7 @@ func TestShadowChangesNothing(t *testing.T) {
 // A client whose body stalls gets an answer, with a length as well as in chunks. Then the connection
 // ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	b := startWithTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -283,6 +286,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 
 // A panic affects only the request in which it occurs.
 func TestPanicIsContained(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	st := b.state.Load()
@@ -308,6 +312,7 @@ func TestPanicIsContained(t *testing.T) {
 // TestEvaluatorPanics checks that a control in which the evaluator panics denies. The log has the
 // stack, but nothing of the request.
 func TestEvaluatorPanics(t *testing.T) {
+	t.Parallel()
 	own := topdown.GetBuiltin(ast.CryptoMd5.Name)
 	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
 		panic("no digest of " + args[0].String())
@@ -349,6 +354,7 @@ func (b *lockedBuffer) String() string {
 
 // A stop lets running requests finish.
 func TestGracefulStop(t *testing.T) {
+	t.Parallel()
 	release, here := make(chan struct{}), make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		close(here)
@@ -377,6 +383,7 @@ func TestGracefulStop(t *testing.T) {
 // The metrics have an address of their own, which serves nothing else. No spelling of a path below
 // /_bouncer/ reaches the application.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(enforcing(adminOnly))

@@ -14,6 +14,7 @@ import (
 // Refusals of anonymous clients with long texts, through the proxy and by forward-auth, take little
 // room in the log. Each is counted, and each permitted request has its own entry.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, enforcing("package p\n\nallow if input.resource.path == \"/open\"\n"), func(c *Config) {

@@ -45,6 +45,7 @@ func both(edit func(*http.Request), name, value string) func(*http.Request) {
 // Forward-auth answers with the decision on the request that a trusted proxy names, whichever family
 // of fields it uses. A request that two readers may understand differently is denied.
 func TestForwardAuth(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	app := newApplication(t, nil)
 	identity := is.config()
@@ -145,6 +146,7 @@ func TestForwardAuth(t *testing.T) {
 
 // A proxy that asks by forward-auth sends the answer itself, so what must be masked is denied.
 func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, enforcing(maskSSN), trustLoopback)
 	wantVerdict(t, "a mask", fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")), 403, "mask_impossible")
@@ -156,6 +158,7 @@ func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
 
 // TestNginx runs nginx with auth_request, as docs/integrations/nginx.md configures it.
 func TestNginx(t *testing.T) {
+	t.Parallel()
 	bin, err := exec.LookPath("nginx")
 	if err != nil {
 		if bin, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
@@ -221,6 +224,7 @@ func TestNginx(t *testing.T) {
 
 // The page about nginx shows the configuration that TestNginx uses.
 func TestNginxPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/integrations/nginx.md")
 	if err != nil {
 		t.Fatal(err)

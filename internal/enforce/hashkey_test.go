@@ -20,6 +20,7 @@ const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \
 // Equal values have equal hashes at any place and at each bouncer of the tenant, and other hashes in
 // another tenant. No hash is the plain digest of the value. Without a key nothing is hashed.
 func TestHashesAreKeyed(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Owner", "bea@example.com")
@@ -60,6 +61,7 @@ func TestHashesAreKeyed(t *testing.T) {
 // After a change of its token, a bouncer cannot decrypt the key in its saved bundle. It redacts
 // values, and downloads the whole bundle again.
 func TestHashKeyAfterANewToken(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"id":"7"}`)

@@ -14,6 +14,7 @@ import (
 // The application never gets a client's value of a reserved header, in any spelling that CGI, WSGI,
 // Rack or PHP maps to it. Envoy is asked to remove it.
 func TestReservedHeadersDoNotPass(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	_, e := grpcBouncer(t, p, nil)
@@ -50,6 +51,7 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 // The bouncer removes the console's session cookie, as a proxy and for Envoy, in both modes. An
 // application cannot set one at the client.
 func TestConsoleSessionIsNotForwarded(t *testing.T) {
+	t.Parallel()
 	session := "gatehouse=default." + strings.Repeat("A", 43)
 	app := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", session+"; Path=/")

@@ -108,6 +108,7 @@ func (f *frames) answer(stream uint32) string {
 // TestHTTP2ControlData checks that ambiguous control data never reaches the application, and that
 // the application receives what the decision was made on.
 func TestHTTP2ControlData(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	const source = "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n"
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"default_action": "deny"}, controls: []control{{id: 1, source: source}}}, nil)
@@ -229,6 +230,7 @@ func TestHTTP2ControlData(t *testing.T) {
 // TestHTTP2Bodies checks that a body of the wrong length is refused, and that trailers cannot set
 // fields that only a bouncer sets.
 func TestHTTP2Bodies(t *testing.T) {
+	t.Parallel()
 	trailers := make(chan string, 8)
 	app := newApplication(t, nil)
 	app.Config.Handler = echoTrailers(trailers)
@@ -267,6 +269,7 @@ func TestHTTP2Bodies(t *testing.T) {
 // TestHTTP2Floods checks that endless heads, too many or too large fields, and streams that are reset
 // at once end at most their own connection.
 func TestHTTP2Floods(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
@@ -372,6 +375,7 @@ func echoTrailers(seen chan<- string) http.Handler {
 // TestHTTP2BodyLength checks that a body that is shorter or longer than its head says counts as a
 // fault of the client, not of the application.
 func TestHTTP2BodyLength(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for body, want := range map[string]string{"{}": "400", "{} and far too much": "reset", "12345": "200"} {

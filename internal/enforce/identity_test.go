@@ -134,6 +134,7 @@ func signed(t testing.TB, m jwt.SigningMethod, kid any, key any, c jwt.Claims, h
 // Only a token that the configured issuer signed for this audience, and that is valid now, proves an
 // identity. Every other token is refused, also where no identity is needed.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}}, nil)
@@ -222,6 +223,7 @@ func TestTokens(t *testing.T) {
 
 // Without the key set of the issuer no token is valid, and requests do not fetch it again and again.
 func TestUnreachableKeysFailClosed(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	is.down.Store(true)
 	app := newApplication(t, nil)
@@ -240,6 +242,7 @@ func TestUnreachableKeysFailClosed(t *testing.T) {
 
 // A key that the issuer no longer publishes ends its tokens. An outage of the issuer does not, for a day.
 func TestTokensOfWithdrawnKeysFail(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	now := time.Now()
 	clock := func() time.Time { return now }
@@ -280,6 +283,7 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 
 // Headers that name an identity or an address count only from a trusted proxy, in no spelling from others.
 func TestForgedHeaders(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p, untrusting := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	proxied := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }).at(t, 1)
@@ -339,6 +343,7 @@ func TestForgedHeaders(t *testing.T) {
 
 // A head may have 64 KiB.
 func TestHeadIsBounded(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	for size, want := range map[int]int{60 << 10: 200, 66 << 10: 431, 1 << 20: 431} {

@@ -49,6 +49,7 @@ func TestNoBundleFailsClosed(t *testing.T) {
 
 // A control that cannot be evaluated denies, and the log names the error.
 func TestControlErrorsFailClosed(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	broken := "package e\n\nallow := 1 if input.request.path == \"/\"\n\nallow := 2 if input.request.method == \"GET\"\n"
 	p, b := startPublished(t, app.URL, enforcing(broken), nil)
@@ -63,6 +64,7 @@ func TestControlErrorsFailClosed(t *testing.T) {
 
 // default_action decides on requests that no control covers.
 func TestDefaultAction(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	other := []target.Resource{{ID: 5, Type: "api", Path: "/api/**", Doc: valuetest.Decode(t, `{"id":5}`)}}
 	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", resources: other, controls: []control{{id: 1, source: denyAll, resource: 5}}}, nil)
@@ -78,6 +80,7 @@ func TestDefaultAction(t *testing.T) {
 // TestEvaluatedControls checks that the log names all controls that ran, unless only the deciding one
 // did.
 func TestEvaluatedControls(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	silent := "package s\n\nallow if input.request.path == \"/nowhere\"\n"
@@ -103,6 +106,7 @@ func TestEvaluatedControls(t *testing.T) {
 // TestHiddenReason checks that the client gets the author's reason, and that the log has no secret
 // in it, even at audit levels without the input that would reveal the secret.
 func TestHiddenReason(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	const source = "package h\n\ndeny if input.request.query.token\n\nreason := sprintf(\"%v is used up\", [input.request.query.token])\n"
 	set := enforcing(source)
@@ -163,6 +167,7 @@ func TestLastGoodBundle(t *testing.T) {
 
 // A bad bundle does not replace the last good one. It is reported, and not downloaded again.
 func TestRefusedBundles(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
@@ -226,6 +231,7 @@ func flip(data []byte) []byte {
 
 // With a key, only bundles with its signature become active.
 func TestSignedBundles(t *testing.T) {
+	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -349,6 +355,7 @@ func TestDecisionLogSurvivesRestart(t *testing.T) {
 
 // The audit level of a resource decides what the log keeps of a request. No level keeps credentials.
 func TestAuditLevels(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	set := enforcing(allowAll)
 	set.config = map[string]any{"headers": []string{"x-channel"}}

@@ -13,6 +13,7 @@ import (
 // Masks of the head remove or replace fields in answers, in their trailers, and in answers without
 // a body. They do not change the body.
 func TestHeadMasks(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h["Set-Cookie"] = []string{"canary=1", "canary=2"}
@@ -61,6 +62,7 @@ func TestHeadMasks(t *testing.T) {
 // stricter applies. Masks cannot change fields that say how to read the answer. If a mask cannot be
 // applied, the answer does not pass.
 func TestHeadMaskFamilies(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h["Set-Cookie"] = []string{"canary=1; Path=/", "canary=2", ""}
@@ -103,6 +105,7 @@ func TestHeadMaskFamilies(t *testing.T) {
 
 // An answer does not pass if a mask names a field that cannot be masked, or no field.
 func TestImpossibleHeadMasks(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "canary") })
 	p := newPlane(t)
 	for i, path := range []string{
@@ -121,6 +124,7 @@ func TestImpossibleHeadMasks(t *testing.T) {
 
 // An application cannot set the bouncer's own fields at the client.
 func TestApplicationCannotSetBouncerFields(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for _, name := range []string{"X-Decision", "X-Decision-Id", "X-Decision-Reason", "X-Gatehouse-Status", "X-Gatehouse-Anything", "X_Decision", "x-decision_id", "X_GATEHOUSE_STATUS"} {

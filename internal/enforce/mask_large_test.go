@@ -24,6 +24,7 @@ func rowsOf(size int) string {
 // Masks by path apply to answers up to the limit, compressed or not. The refusal of a larger answer
 // names the limit. Afterwards, no disk space or shared memory stays reserved.
 func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	var answer atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) })
@@ -92,6 +93,7 @@ func TestLargeAnswers(t *testing.T) {
 // Many large answers at once stay within the shared memory. Each is masked or refused with the name
 // of the limit.
 func TestConcurrentLargeAnswers(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	doc := rowsOf(4 << 20)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

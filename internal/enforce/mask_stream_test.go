@@ -66,6 +66,7 @@ func chatText(t testing.TB, body string) (text string) {
 // A model may split its stream at any byte. Over real connections, nothing passes unmasked, in
 // events, text or JSON.
 func TestStreamsPartedAtEveryByte(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	var wire, kind atomic.Value
 	var cut atomic.Int64
@@ -136,6 +137,7 @@ func TestStreamsPartedAtEveryByte(t *testing.T) {
 // The first token is forwarded before the application sends the next, within 50 ms, and each further
 // one as soon as the next shows that it does not begin personal data.
 func TestFirstToken(t *testing.T) {
+	t.Parallel()
 	var next chan string
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -183,6 +185,7 @@ func TestFirstToken(t *testing.T) {
 // An answer that is larger than the memory limit or compressed is masked. An answer of a type that
 // cannot be read does not pass.
 func TestAnswersWithPersonalData(t *testing.T) {
+	t.Parallel()
 	var h atomic.Pointer[http.HandlerFunc]
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*h.Load())(w, r) })
 	_, b := startPublished(t, app.URL, enforcing(maskPII), nil)
@@ -250,6 +253,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 
 // Masks of the request change what the application receives, and nothing of the answer.
 func TestRequestMasks(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")

@@ -52,6 +52,7 @@ func wide(s string, big bool) string {
 // A mask by path applies to every JSON answer. An answer that cannot be masked does not pass, and the
 // application cannot answer with a part, or with "not modified".
 func TestMasks(t *testing.T) {
+	t.Parallel()
 	const secret = `{"name":"Ann","ssn":"123-45-6789","card":{"number":"4111111111111111","brand":"visa"},"notes":"canary"}`
 	send := func(status int, head map[string]string, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -176,6 +177,7 @@ func TestMasks(t *testing.T) {
 
 // Shadow mode records the masks, and sends the answer unchanged.
 func TestMaskInShadowChangesNothing(t *testing.T) {
+	t.Parallel()
 	const body = `{"ssn":"123-45-6789"}`
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -14,6 +14,7 @@ import (
 // Whatever the media type and the spelling, the templates decide on the call, or it does not reach
 // the server.
 func TestNoMessageIsOverlooked(t *testing.T) {
+	t.Parallel()
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
 	var reached executed
 	b := startWithTemplates(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,6 +99,7 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 // a control reads messages, nor to a model, whatever body the handshake has: the bouncer does not
 // read messages in WebSockets. Other applications keep theirs.
 func TestNoWebSocketToTools(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	policies := policySet{
 		revision: 1, mode: "enforce",

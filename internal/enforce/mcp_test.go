@@ -87,6 +87,7 @@ func guarded(revision int, mode string, extra ...control) policySet {
 // A real client works with a real server, in each protocol version and with both forms of answers, and
 // a tool that a control refuses does not run.
 func TestMCPWithRealPeers(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		version string
 		opts    sdk.StreamableHTTPOptions
@@ -181,6 +182,7 @@ func rpc(t testing.TB, url, body string, head ...string) reply {
 
 // Every refusal, before or after a control decides, has a form that MCP clients read.
 func TestMCPRefusals(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -231,6 +233,7 @@ func TestMCPRefusals(t *testing.T) {
 
 // Lists of tools that the bouncer cannot read are not forwarded, also in a resumed stream.
 func TestToolLists(t *testing.T) {
+	t.Parallel()
 	answers := map[string]func(http.ResponseWriter){}
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		answers[r.Header.Get("Case")](w)
@@ -299,6 +302,7 @@ func TestToolLists(t *testing.T) {
 
 // A verified token was issued for the bouncer, so the server does not receive it.
 func TestMCPTokenIsNotForwarded(t *testing.T) {
+	t.Parallel()
 	in := &request.Inbound{Headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
 	head := header.Outgoing{Names: header.DefaultNames(), Client: in.Headers, Named: []string{"Authorization"}}
 	if h := head.Map(); h.Get("Authorization") != "" || h.Get("Accept") == "" {

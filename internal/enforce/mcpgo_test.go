@@ -122,6 +122,7 @@ func secondReadings() []string {
 // TestMCPGoReadsNothingElse checks that no spelling of a message makes a server run a tool that the
 // templates refuse.
 func TestMCPGoReadsNothingElse(t *testing.T) {
+	t.Parallel()
 	var ran executed
 	server := mcpGoServer(&ran)
 	direct := newApplication(t, server.ServeHTTP)
@@ -156,6 +157,7 @@ func TestMCPGoReadsNothingElse(t *testing.T) {
 
 // TestMCPGoClientUnchanged checks that the client of mcp-go works through the bouncer.
 func TestMCPGoClientUnchanged(t *testing.T) {
+	t.Parallel()
 	var ran executed
 	b := startWithTemplates(t, mcpGoServer(&ran))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -132,6 +132,7 @@ const pathReason = "package path\n\nallow := true\n\nreason := input.resource.pa
 
 // No form of a path passes a control on that path, and the application gets the path of the decision.
 func TestPathForms(t *testing.T) {
+	t.Parallel()
 	kinds := map[string]string{"exact": "/admin/secret", "prefix": "/admin/**", "glob": "/*/secret"}
 	for kind, pattern := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -176,6 +177,7 @@ func TestPathForms(t *testing.T) {
 
 // With keep_trailing_slash the application gets a final slash, and controls do not see it.
 func TestTrailingSlashIsKeptOnRequest(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: map[string]any{"keep_trailing_slash": true}}, nil)
 	if got := fetch(t, "GET", b.url+"/docs//a/", nil); got.body != "GET /docs/a/" {
@@ -187,6 +189,7 @@ func TestTrailingSlashIsKeptOnRequest(t *testing.T) {
 // A control sees every parameter that the application may see. A query that two readers may understand
 // differently is refused.
 func TestQueryForms(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package q
 
@@ -229,6 +232,7 @@ root if "root" in input.request.query.role
 // A method counts as it is sent: no header changes it, and methods that browsers must not send are
 // refused.
 func TestMethodForms(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package m
 

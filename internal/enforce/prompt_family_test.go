@@ -22,6 +22,7 @@ func utf16le(s string) string {
 // TestNoFormIsOverlooked sends the request forms of providers, and forms that some parsers accept
 // and others refuse. X stands for the attack. None of these requests reaches the model.
 func TestNoFormIsOverlooked(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	b, app := startWithAITemplates(t, answerEmpty)
 	const hi = `"model":"m","messages":[{"role":"user","content":"hi"}]`

@@ -70,6 +70,7 @@ func parts(list ...[3]string) (kind, body string) {
 // TestNoPromptIsOverlooked checks that the templates see a text in any form and place, or refuse the
 // request.
 func TestNoPromptIsOverlooked(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	b, app := startWithAITemplates(t, answerEmpty)
 	const chatting = `"model":"m","messages":[{"role":"user","content":"hi"}]`
@@ -160,6 +161,7 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 // TestLargeBodies checks that a body up to the limit is decided on and sent unchanged, and that no
 // request keeps more than a small part of it in memory.
 func TestLargeBodies(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("moves half a gibibyte")
@@ -215,6 +217,7 @@ func TestLargeBodies(t *testing.T) {
 
 // TestLargeRequestMasks checks that masks of a large body do not change its pictures.
 func TestLargeRequestMasks(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	var got []byte
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })

@@ -44,6 +44,7 @@ func (w *wallet) Authorize(ctx context.Context, _ *http.Request, res *http.Respo
 // TestProtectedResource checks that a real MCP client without a token learns where to get one
 // (RFC 9728), gets it, and is allowed.
 func TestProtectedResource(t *testing.T) {
+	t.Parallel()
 	var seen []string
 	tools := toolServer("", &sdk.StreamableHTTPOptions{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

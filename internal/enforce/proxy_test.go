@@ -18,6 +18,7 @@ import (
 
 // Enforce mode refuses what controls deny. Shadow mode lets it pass, and records that it would be denied.
 func TestEnforceActsAndShadowRecords(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", controls: []control{{id: 3, source: adminOnly}}}, nil)
 
@@ -54,6 +55,7 @@ func TestEnforceActsAndShadowRecords(t *testing.T) {
 
 // Every method passes with its body, its answer and the trailers.
 func TestBodiesAndMethodsPass(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Trailer", "X-Sum")
@@ -78,6 +80,7 @@ func TestBodiesAndMethodsPass(t *testing.T) {
 
 // Each event reaches the client before the application sends the next.
 func TestEventStreamIsFlushed(t *testing.T) {
+	t.Parallel()
 	next := make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -127,6 +130,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 // A WebSocket passes if its handshake is permitted, and closes if a new control denies it.
 func TestWebSocketPassesAndIsDecided(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, echo)
 	p, b := startPublished(t, app.URL, enforcing(adminOnly), nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -157,6 +161,7 @@ func TestWebSocketPassesAndIsDecided(t *testing.T) {
 
 // The bouncer forwards no upgrade to a protocol that it does not read.
 func TestOtherUpgradesDoNotPass(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	out := sendRaw(t, b.url, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
@@ -172,6 +177,7 @@ func TestOtherUpgradesDoNotPass(t *testing.T) {
 
 // HTTP/2 without TLS on both sides, with trailers, as gRPC needs it.
 func TestHTTP2OnBothSides(t *testing.T) {
+	t.Parallel()
 	both := new(http.Protocols)
 	both.SetUnencryptedHTTP2(true)
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -220,6 +226,7 @@ func TestServeLeavesNothingRunning(t *testing.T) {
 // HTTP/2 frames can carry bytes that are not allowed in an HTTP/1.1 request line. No such target
 // reaches an application.
 func TestTargetsThatBreakARequestLine(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	h2c := new(http.Protocols)

@@ -11,6 +11,7 @@ import (
 // TestBothReadingsAreInspected checks a path that names two resources, one as it is spelled and one
 // after folding. If either is a model or an MCP server, the body is read as one.
 func TestBothReadingsAreInspected(t *testing.T) {
+	t.Parallel()
 	const open, deny = "package open\n\nallow := true\n", "package closed\n\nallow := false\n"
 	const noLLM = "package model\n\ndefault allow := false\n\nallow if not input.llm\n"
 	const noMCP = "package tools\n\ndefault allow := false\n\nallow if not input.mcp\n"

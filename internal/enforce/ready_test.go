@@ -123,6 +123,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 
 // In shadow mode nothing is refused, even with a full log.
 func TestShadowPassesWithAFullLog(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	app := newApplication(t, nil)
 	p, b := startPublished(t, app.URL, policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}}, func(c *Config) { c.SpoolBytes = 64 << 10 })

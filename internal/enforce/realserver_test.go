@@ -216,6 +216,7 @@ func startWindows(t *testing.T) string {
 // For real servers that fold paths, each spelling is first tried on the server itself. A spelling
 // that serves an order there must not serve one through the bouncer.
 func TestServersThatFoldPaths(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("real servers take their time to start")

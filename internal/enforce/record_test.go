@@ -13,6 +13,7 @@ import (
 // TestRecordedAsMasked checks that records do not contain what a mask of the request hides, in either
 // mode, at the audit levels that keep the input. The rest of the input is recorded.
 func TestRecordedAsMasked(t *testing.T) {
+	t.Parallel()
 	const canary = "4111 1111 1111 1111"
 	const source = `package masks
 

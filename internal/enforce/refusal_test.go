@@ -75,6 +75,7 @@ func readError(dialect string, status int, header http.Header, text string) stri
 // TestRefusalsHaveTheProvidersForm checks that the client of a model can read the reason of every
 // refusal, at each endpoint of its provider.
 func TestRefusalsHaveTheProvidersForm(t *testing.T) {
+	t.Parallel()
 	model := []target.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: valuetest.Decode(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
 	needsAdmin := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
 	closed := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
@@ -141,6 +142,7 @@ func TestRefusalsHaveTheProvidersForm(t *testing.T) {
 // TestRPCErrorSaysWhatCanBeRequested checks that the data of a JSON-RPC error says which access can
 // be requested.
 func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
+	t.Parallel()
 	in := &request.Inbound{ID: "r", Seen: &request.Inspection{RPC: &mcp.Message{ID: "7"}}}
 	no := request.Refuse(403, "access_denied", "no")
 	no.Access = `{"subject":{"id":"ada"}}`
@@ -161,6 +163,7 @@ func TestRPCErrorSaysWhatCanBeRequested(t *testing.T) {
 // TestChallengeOnlyWhereATokenHelps checks that an anonymous caller gets 401 if keys are configured
 // and the control reads the caller's identity, and 403 if a token would not help.
 func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
+	t.Parallel()
 	keys := newIssuer(t).config()
 	app := newApplication(t, nil)
 	for _, tc := range []struct {
@@ -197,6 +200,7 @@ func TestChallengeOnlyWhereATokenHelps(t *testing.T) {
 
 // The text that nginx inserts between quotes stays one JSON string.
 func TestReasonText(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{"plain", `a "quoted" \ one`, "ümlaut", "a\nline", "$gh_id", "😀", strings.Repeat("é", 5000)} {
 		out := gateway.ReasonText(s)
 		var back string

@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBodyDeadlineEnds checks that the next answer on a connection gets its full time, and not the
 // rest of the previous body's time.
 func TestBodyDeadlineEnds(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	const idle = time.Second
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {

@@ -78,6 +78,7 @@ func sessionPlane(t *testing.T, key masking.HashKey, mode string) *plane {
 // A session belongs to its user, at every bouncer of the tenant and after restarts. The server sees
 // its own id.
 func TestSessionsBelongToTheirUser(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	one, two := start(t, p, app.URL, nil).at(t, 1), start(t, p, app.URL, nil).at(t, 1)
@@ -111,6 +112,7 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 // Without a key, the bouncer remembers the user of each session. In shadow mode it does not change
 // ids.
 func TestSessionsWithoutAKey(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, sessionServer)
 	b := start(t, sessionPlane(t, nil, "enforce"), app.URL, nil).at(t, 1)
 	if got := post(t, b.url+"/mcp", "application/json", callInitialize, asUser("ann", "")).header.Get(session.Header); got != "s-1" {
@@ -128,6 +130,7 @@ func TestSessionsWithoutAKey(t *testing.T) {
 // A resumed stream gets the masks of the answers that it carries, and does not list tools that the
 // caller may not call, whatever the request accepts.
 func TestResumedStreams(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)

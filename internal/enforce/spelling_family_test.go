@@ -66,6 +66,7 @@ var furtherReadings = map[string][]reading{
 // TestFurtherSpellings tries spellings of /orders/17 against all servers that read paths differently,
 // in the proxy and by forward-auth with both of its headers.
 func TestFurtherSpellings(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(http.ResponseWriter, *http.Request) {})
 	p := newPlane(t)
 	guardOrders(t, p, "")

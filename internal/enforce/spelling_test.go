@@ -37,6 +37,7 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 // TestExactPaths checks that a resource with exact matching covers only its own spelling. Other
 // spellings belong to the resources that they name.
 func TestExactPaths(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	for matching, others := range map[string]int{"": 403, target.PathExact: 200} {
 		p := newPlane(t)
@@ -54,6 +55,7 @@ func TestExactPaths(t *testing.T) {
 // TestBothReadings checks a path that names one resource as it is spelled and another after folding.
 // The controls of both must allow it, also if one has none or reads the body.
 func TestBothReadings(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{
@@ -234,6 +236,7 @@ func inASCII(s string) string {
 // While a control denies /orders/**, no spelling of a path makes the server serve anything below
 // /orders, in the proxy or by forward-auth.
 func TestEverySpellingIsDecidedOn(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var last string
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -32,6 +32,7 @@ func (p *plane) waitToolChanges(n int) (changes []map[string]any) {
 // Shadow mode also reports a server that changes the descriptions of its tools. The client gets the
 // server's answer unchanged.
 func TestShadowReportsChangedTools(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		version string
 		opts    sdk.StreamableHTTPOptions
@@ -84,6 +85,7 @@ func TestShadowReportsChangedTools(t *testing.T) {
 // A body that is not a list, is compressed, broken or too long is forwarded unchanged, and read as
 // far as possible.
 func TestShadowReadsMalformedLists(t *testing.T) {
+	t.Parallel()
 	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	list := func(describe string) string {
 		return `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","description":"` + describe + `"}]}}`
@@ -133,6 +135,7 @@ func TestShadowReadsMalformedLists(t *testing.T) {
 
 // A header that repeats an argument must repeat the argument that the tool's schema names.
 func TestParamHeadersBySchema(t *testing.T) {
+	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"from":{"type":"object","properties":{"rows":{"type":"integer","x-mcp-header":"Rows"}}},"note":{"type":"string"}}}`)
 	s.AddTool(&sdk.Tool{Name: "query", InputSchema: schema}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {

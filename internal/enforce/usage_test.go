@@ -57,6 +57,7 @@ func model(cost *atomic.Int64) http.HandlerFunc {
 // The budget is corrected by the usage in the answer, streamed or not. Each caller has its own, and
 // it starts again with the next window.
 func TestTokenBudget(t *testing.T) {
+	t.Parallel()
 	var cost, clock atomic.Int64
 	clock.Store(time.Date(2026, 5, 1, 12, 0, 1, 0, time.UTC).UnixNano())
 	app := newApplication(t, model(&cost))
@@ -91,6 +92,7 @@ func TestTokenBudget(t *testing.T) {
 // A stream is counted at its last event, because the caller may send its next request while the
 // stream is still open.
 func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
+	t.Parallel()
 	over := make(chan struct{})
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -116,6 +118,7 @@ func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
 
 // Requests at the same time cannot exceed a limit together.
 func TestConcurrentRequestsKeepTheLimit(t *testing.T) {
+	t.Parallel()
 	var cost, passed atomic.Int64
 	cost.Store(2)
 	app := newApplication(t, model(&cost))
@@ -140,6 +143,7 @@ func TestConcurrentRequestsKeepTheLimit(t *testing.T) {
 // A body that a control needs is read whole or refused. A body that cannot contain what controls
 // read passes at any size.
 func TestBodiesThatControlsNeed(t *testing.T) {
+	t.Parallel()
 	fulltest.Only(t)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)

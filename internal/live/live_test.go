@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -128,6 +129,7 @@ func TestResume(t *testing.T) {
 
 // TestGauges: gauges report what the log does not record, and decisions at most every two seconds.
 func TestGauges(t *testing.T) {
+	fulltest.Only(t) // it waits for the pause between two messages about decisions
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := service(t, c)

@@ -14,7 +14,6 @@ import (
 // TestRepositoryKeepsRecordedCases checks that a push can neither change nor remove test cases that
 // were made from recorded decisions, because nobody knows whether whoever pushed may see them.
 func TestRepositoryKeepsRecordedCases(t *testing.T) {
-	apptest.Inner(t)
 	t.Parallel()
 	g := newGitHost(t)
 	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)

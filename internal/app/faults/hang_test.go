@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // faultProxy forwards TCP connections to a target. While it hangs, it keeps all connections and
@@ -93,6 +94,7 @@ func (p *faultProxy) resume() {
 // TestStoreThatHangs checks that while PostgreSQL does not answer, decisions continue, also for
 // unknown people and after a change that could not be read, readiness says no, and writes end.
 func TestStoreThatHangs(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	u, err := url.Parse(cfg.URL)

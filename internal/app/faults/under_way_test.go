@@ -9,12 +9,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestCallsUnderWayWhenTheStoreHangs checks that running lists, reads and changes end with 503
 // within their deadline when PostgreSQL stops to answer, and so do later ones. When it answers
 // again, all succeed.
 func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	u, err := url.Parse(dbtest.Config(t, dbtest.Postgres).URL)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestScalingGuide runs the commands of docs/operations/scaling.md: two servers on PostgreSQL and Redis
 // with one key. A change at one decides at the other.
 func TestScalingGuide(t *testing.T) {
+	fulltest.Only(t)
 	dir := t.TempDir()
 	first, second := freeport.Addr(t), freeport.Addr(t)
 	here := strings.NewReplacer(

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const (
@@ -19,6 +20,7 @@ const (
 // regionSetting returns the setting for a region in a directory and one in a new database.
 func regionSetting(t testing.TB) (setting, dir string) {
 	t.Helper()
+	fulltest.Only(t)
 	dir = t.TempDir()
 	text, err := json.Marshal(body{fileRegion: dir, serverRegion: dbtest.Config(t, dbtest.Postgres).URL})
 	if err != nil {

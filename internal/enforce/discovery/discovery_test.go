@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 )
@@ -156,6 +157,7 @@ func TestShare(t *testing.T) {
 // TestFailedReportsAreRepeated checks that a report that fails is sent again, unless the control
 // plane rejects it. Refused hosts are reported again later.
 func TestFailedReportsAreRepeated(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	failures := 2
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
@@ -202,6 +204,7 @@ func TestFloodHidesNoHost(t *testing.T) {
 // TestRefusedHostComesBackWithTraffic checks that a host that the control plane had no room for is
 // reported again when it has traffic.
 func TestRefusedHostComesBackWithTraffic(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	g := newRig(t, func(g *rig, w http.ResponseWriter, hosts []sighting) {
 		g.seen = append(g.seen, hosts...)

@@ -5,18 +5,16 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // The notices name every module that the binary is made of, in its version.
 func TestThirdPartyNotices(t *testing.T) {
 	text, err := os.ReadFile("THIRD_PARTY_NOTICES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "./cmd/gatehouse").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	named := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		named[strings.TrimSpace(strings.TrimPrefix(line, "## "))] = strings.HasPrefix(line, "## ")

@@ -5,6 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // cognitive is the cognitive complexity of a function, as SonarSource defines it:
@@ -150,9 +152,7 @@ func TestStructureCognitive(t *testing.T) {
 		`func f() { goto x; x: }`:                                                  1,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "f.go", "package p\n"+code, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if got := cognitive(file.Decls[0].(*ast.FuncDecl)); got != want {
 			t.Errorf("%s: %d, want %d", code, got, want)
 		}

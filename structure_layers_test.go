@@ -19,6 +19,7 @@ var layers = []layer{
 	{"foundation and test helpers", []string{
 		"internal/blob/s3test",
 		"internal/dnstest",
+		"internal/errtest",
 		"internal/fault",
 		"internal/freeport",
 		"internal/fulltest",

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // lookup is a row of the table that says where to look.
@@ -16,9 +18,7 @@ var lookup = regexp.MustCompile("(?m)^\\| .*\\? \\| `([^`]+)` \\| `([^`]+)` \\|$
 // questions names exists.
 func TestStructureMap(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, l := range layers {
 		for _, dir := range l.packages {
 			name := strings.TrimPrefix(dir, "internal/")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -53,13 +54,9 @@ func TestRequestDuringRemoval(t *testing.T) {
 			"the person is disabled":  {disable, fault.Unauthenticated},
 			"the resource is removed": {func(id int64) error { _, err := resources.Delete(ctx, admin, id, 0); return err }, fault.NotFound},
 		} {
-			if err := create(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, create())
 			made, err := resources.Create(ctx, admin, resource.Draft{Name: name, Type: "api", Path: "/" + uuid.NewString(), Environment: scope.Sandbox})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			s.Resource = func(context.Context, scope.TenantID, scope.Env, string) (RequestedResource, error) {
 				return RequestedResource{ID: made.ID, Name: name, Type: "api", Requestable: true}, x.change(made.ID)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
@@ -57,9 +58,7 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 
 func (b *bench) write(fn func(tx *db.Tx) error) {
 	b.Helper()
-	if err := b.Stores.Write(context.Background(), scope.DefaultTenant, fn); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, b.Stores.Write(context.Background(), scope.DefaultTenant, fn))
 }
 
 // channel stores a channel and returns its id.
@@ -95,9 +94,7 @@ func (b *bench) decide(ds ...audit.Decision) {
 		b.n++
 		d := ds[i]
 		d.DecisionID, d.Environment, d.Timestamp = fmt.Sprintf("d-%d", b.n), scope.Sandbox, b.clock.Now()
-		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, b.log.Record(scope.DefaultTenant, &d))
 	}
 	b.waitShipped()
 }
@@ -106,9 +103,7 @@ func (b *bench) waitShipped() {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := b.spool.Wait(ctx); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, b.spool.Wait(ctx))
 }
 
 // messages removes and returns the messages that wait for a channel, oldest first.
@@ -240,9 +235,7 @@ func TestBouncers(t *testing.T) {
 		d := of(b.control(on(actions.OnDeny, channel, actions.Payload{})), audit.Deny, "DENY")
 		d.DecisionID, d.Environment, d.BouncerID, d.Timestamp = "from-a-bouncer", scope.Sandbox, 7, b.clock.Now()
 		for range 3 {
-			if _, err := b.log.Ingest(context.Background(), scope.DefaultTenant, []audit.Decision{d}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(b.log.Ingest(context.Background(), scope.DefaultTenant, []audit.Decision{d})))
 			b.waitShipped()
 		}
 		if got := b.messages(channel); len(got) != 1 || got[0].Text != "because" || got[0].Severity != "warning" {
@@ -312,9 +305,7 @@ func (b *bench) runJobs() {
 		}
 	}
 	cancel()
-	if err := <-done; err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, <-done)
 }
 
 func (b *bench) waiting() (n int64) {

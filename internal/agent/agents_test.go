@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -47,9 +48,7 @@ func TestStopped(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return out
 		}
 		create := func(name, status string) func() error {
@@ -129,9 +128,7 @@ func TestSkippedIDs(t *testing.T) {
 				VALUES (0, 'first', 'llm', '', '', 'active', '{}', '[]', '{}', 0, 0, 1)`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for range 2 { // a failed insertion uses up an id in PostgreSQL
 			_ = c.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 				_, err := insert(ctx, tx, Agent{Name: "first", Type: "llm", Status: Active})
@@ -139,9 +136,7 @@ func TestSkippedIDs(t *testing.T) {
 			})
 		}
 		made, err := s.Create(ctx, sc, Draft{Name: "second", Type: "llm"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		err = c.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 			if set, err = ForDecisions(ctx, tx); err == nil {
 				after, err = tx.Revision(ctx, resource.Revision(scope.Production))
@@ -171,9 +166,7 @@ func TestClients(t *testing.T) {
 				revision, err = tx.Revision(ctx, resource.Revision(scope.Sandbox))
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return clients, revision
 		}
 		create := func(name string, clients ...string) (int64, error) {
@@ -181,13 +174,9 @@ func TestClients(t *testing.T) {
 			return a.ID, err
 		}
 		one, err := create("one", "a", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		two, err := create("two")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		want := func(step, clients string, changed bool, before int64) int64 {
 			t.Helper()
 			got, now := known()
@@ -205,9 +194,7 @@ func TestClients(t *testing.T) {
 		}
 		set := func(id int64, list ...string) {
 			t.Helper()
-			if _, err := s.Update(ctx, sc, id, Change{OAuthClients: patch.Set(list)}, 0); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(s.Update(ctx, sc, id, Change{OAuthClients: patch.Set(list)}, 0)))
 		}
 		at = want("refused changes", `{"a":1,"b":1}`, false, at)
 		set(one, "a", "b")
@@ -260,9 +247,7 @@ func TestClients(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		drop(one) // an agent with a smaller id, removed later
 		for client, want := range map[string]int64{"a": 1, "b": 1, "c": 0, "old 0": 0, "old 2": 1} {
 			if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_clients_removed WHERE client_id = '`+client+`'`); n != want {

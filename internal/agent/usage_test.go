@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -22,17 +23,13 @@ func TestCount(t *testing.T) {
 		s := &Service{Stores: c, Now: func() time.Time { return now }, Subjects: "subjects"}
 		ctx, sc := t.Context(), auth.SystemScope(scope.DefaultTenant, "test", "")
 		a, err := s.Create(ctx, sc, Draft{Name: "bot", Type: "llm"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		use := func(at time.Time, tool string, tokens, count int64, permit bool) audit.Fresh {
 			return audit.Fresh{Agent: &actor.AgentUse{ID: SubjectID(a.ID), Tool: tool, EstimatedTokens: tokens}, At: at, Count: count, Permit: permit}
 		}
 		take := func(fresh ...audit.Fresh) {
 			t.Helper()
-			if err := c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return s.Count(ctx, tx, fresh) }); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return s.Count(ctx, tx, fresh) }))
 		}
 		var many []audit.Fresh
 		for i := range 150 {
@@ -42,9 +39,7 @@ func TestCount(t *testing.T) {
 		take(use(now.Add(1000*time.Hour), "tool 000", 10, 5, false), use(now, "tool 200", 0, 1, true), audit.Fresh{PolicyID: 1, At: now, Count: 1},
 			audit.Fresh{Agent: &actor.AgentUse{ID: "agent:99"}, At: now, Count: 1}, audit.Fresh{Agent: &actor.AgentUse{ID: "somebody"}, At: now, Count: 1})
 		got, err := s.GetUsed(ctx, sc, a.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		u := got.Usage
 		if u.Requests != 156 || u.Denied != 5 || u.EstimatedTokens != 200 || len(u.Tools) != maxTools || u.OtherToolCalls != 51 || u.Tools[0].Calls != 6 || !got.LastSeenAt.Equal(now) {
 			t.Errorf("%d requests, %d denied, %d tokens, %d tools, %d other calls, seen %v: %+v", u.Requests, u.Denied, u.EstimatedTokens, len(u.Tools), u.OtherToolCalls, got.LastSeenAt, u.Tools[:2])
@@ -58,9 +53,7 @@ func TestCount(t *testing.T) {
 		if n := rowsOf(t, ctx, c, `SELECT COUNT(*) FROM agent_usage`); n != 1 {
 			t.Errorf("%d days are stored, want 1", n)
 		}
-		if err := c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return removeUsage(ctx, tx, a.ID) }); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return removeUsage(ctx, tx, a.ID) }))
 		if n := rowsOf(t, ctx, c, `SELECT (SELECT COUNT(*) FROM agent_usage) + (SELECT COUNT(*) FROM agent_tools)`); n != 0 {
 			t.Errorf("%d rows remain, want none", n)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
@@ -62,18 +63,14 @@ func (b *bench) decide(permitted, denied int64, of ...stats.Series) {
 // write runs fn in a transaction of the tenant.
 func (b *bench) write(fn func(tx *db.Tx) error) {
 	b.Helper()
-	if err := b.Stores.Write(context.Background(), scope.DefaultTenant, fn); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, b.Stores.Write(context.Background(), scope.DefaultTenant, fn))
 }
 
 // evaluate evaluates the tenant's rules once.
 func (b *bench) evaluate() {
 	b.Helper()
 	e := &Evaluator{Service: b.Service, Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil }, Logger: slog.New(slog.DiscardHandler)}
-	if _, err := e.evaluateTenant(context.Background(), scope.DefaultTenant); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, errtest.Of(e.evaluateTenant(context.Background(), scope.DefaultTenant)))
 }
 
 // rule creates a rule, with a name if it has none.
@@ -83,9 +80,7 @@ func (b *bench) rule(d Draft) Rule {
 		d.Name = "rule " + d.Trigger.Metric
 	}
 	r, err := b.Create(context.Background(), admin, d)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return r
 }
 
@@ -96,9 +91,7 @@ func (b *bench) count(sql string) (n int64) {
 		n, err = db.One[int64](context.Background(), tx, sql)
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return n
 }
 
@@ -302,9 +295,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 			b.evaluate()
 		}
 		p, err := b.Preview(context.Background(), admin, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if got := fmt.Sprint(p.Fires, " ", p.Resolved); got != b.fired() || p.Fires == 0 || p.Resolved == 0 || len(p.Firings) != p.Fires || p.Held == 0 {
 			t.Errorf("Preview = %s of %+v, want %s as the evaluations", got, p, b.fired())
 		}
@@ -336,9 +327,7 @@ func TestWhoIsTold(t *testing.T) {
 		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries`); n != 1 || b.count(`SELECT channel_id FROM notification_deliveries`) != 2 {
 			t.Errorf("%d messages, want 1 to the channel 2", n)
 		}
-		if err := b.Delete(ctx, admin, r.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, b.Delete(ctx, admin, r.ID, 0))
 		if n := b.count(`SELECT COUNT(*) FROM notification_deliveries WHERE message LIKE '%"status":"resolved"%'`); n != 1 {
 			t.Errorf("%d messages about the end, want 1", n)
 		}

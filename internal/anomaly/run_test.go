@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -30,9 +31,7 @@ type watched struct {
 func watch(t *testing.T, c *db.Cluster, now time.Time) *watched {
 	t.Helper()
 	s, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	w := &watched{t: t, now: now}
 	logger := slog.New(slog.DiscardHandler)
@@ -133,9 +132,7 @@ func TestFoundOnceByTwoReplicas(t *testing.T) {
 		one.ship(scope.DefaultTenant, audit.Deny, 1, one.now)
 		found := func() int64 {
 			page, err := one.List(ctx, scope.Scope{Tenant: scope.DefaultTenant, Env: scope.Production}, DenialSpike, start.Add(-time.Hour), 0, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return page.Total
 		}
 		one.run()

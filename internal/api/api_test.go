@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
@@ -72,23 +73,8 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 		change(&c)
 	}
 	a, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	spec, err := wholeDocument()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return &rig{&resttest.Recorder{Handler: a, Spec: spec, Pattern: a.Pattern}}
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

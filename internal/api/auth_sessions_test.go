@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -251,7 +252,7 @@ func TestCookieOverTLS(t *testing.T) {
 func TestLinkOverHTTP(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	secret, err := w.auth.Sessions.Link(context.Background(), scope.DefaultTenant, "admin", time.Minute)
-	must(t, err)
+	errtest.Must(t, err)
 	at := func(w *town) func(peer string, headers ...string) int {
 		return func(peer string, headers ...string) int {
 			req := resttest.Call{Method: "POST", Path: "/api/v1/auth/sessions/redeem", Body: `{"link":"` + secret + `"}`, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/edition"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
@@ -35,7 +36,7 @@ const (
 func whole(t *testing.T) *API {
 	t.Helper()
 	r, err := New(Config{Kit: kit()})
-	must(t, err)
+	errtest.Must(t, err)
 	return r
 }
 
@@ -43,7 +44,7 @@ func whole(t *testing.T) *API {
 func indented(t *testing.T, doc []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	must(t, json.Indent(&out, doc, "", " "))
+	errtest.Must(t, json.Indent(&out, doc, "", " "))
 	out.WriteByte('\n')
 	return out.Bytes()
 }
@@ -68,16 +69,16 @@ func TestDocument(t *testing.T) {
 		document := r.Edition(family, "en").Body
 		doc := indented(t, document)
 		spec, err := openapi3.NewLoader().LoadFromData(doc)
-		must(t, err)
+		errtest.Must(t, err)
 		if err := spec.Validate(t.Context(), openapi3.DisableExamplesValidation()); err != nil {
 			t.Errorf("the document %s is not valid: %v", goldenOf(family), err)
 		}
 		checkRoutes(t, r, family, spec)
 		if *update {
-			must(t, os.WriteFile(goldenOf(family), doc, 0o644))
+			errtest.Must(t, os.WriteFile(goldenOf(family), doc, 0o644))
 		}
 		want, err := os.ReadFile(goldenOf(family))
-		must(t, err)
+		errtest.Must(t, err)
 		if !bytes.Equal(doc, want) {
 			t.Errorf("the document differs from %s: if the change is intended, run make docs", goldenOf(family))
 		}
@@ -122,14 +123,14 @@ func TestTranslations(t *testing.T) {
 		for _, family := range families {
 			if missing := r.Edition(family, lang).Missing; len(missing) > 0 {
 				list, err := json.MarshalIndent(missing, "", "  ")
-				must(t, err)
+				errtest.Must(t, err)
 				t.Errorf("%d texts have no translation in locales/%s:\n%s", len(missing), lang, list)
 			}
 		}
 		described, err := document()
-		must(t, err)
+		errtest.Must(t, err)
 		catalogue, err := edition.Catalogue(described.Catalogues, lang)
-		must(t, err)
+		errtest.Must(t, err)
 		for text, to := range catalogue {
 			if strings.TrimSpace(to) == "" {
 				t.Errorf("locales/%s: %q is translated to nothing", lang, text)
@@ -171,17 +172,17 @@ func store(t *testing.T, doc []byte, family, version string) {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	must(t, err)
-	must(t, errOf(w.Write(doc)))
-	must(t, w.Close())
-	must(t, os.WriteFile(filepath.Join(released, family, version+".json.gz"), out.Bytes(), 0o644))
+	errtest.Must(t, err)
+	errtest.Must(t, errtest.Of(w.Write(doc)))
+	errtest.Must(t, w.Close())
+	errtest.Must(t, os.WriteFile(filepath.Join(released, family, version+".json.gz"), out.Bytes(), 0o644))
 }
 
 // decoded returns a document as a tree.
 func decoded(t *testing.T, doc []byte) contract.Document {
 	t.Helper()
 	tree, err := contract.Decode(doc)
-	must(t, err)
+	errtest.Must(t, err)
 	return tree
 }
 

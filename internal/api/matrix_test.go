@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -32,7 +33,7 @@ func TestMatrix(t *testing.T) {
 		return as(c, scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}), rest.Principal{}, nil
 	}
 	r, err := New(Config{Kit: k})
-	must(t, err)
+	errtest.Must(t, err)
 	known := map[scope.Permission]bool{"": true}
 	for _, p := range all {
 		known[p] = true

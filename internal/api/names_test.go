@@ -9,6 +9,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
@@ -104,6 +105,6 @@ func placed(t *testing.T, at []string, text string) string {
 		doc = map[string]any{step: doc}
 	}
 	raw, err := json.Marshal(doc)
-	must(t, err)
+	errtest.Must(t, err)
 	return string(raw)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api/oem"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
@@ -124,7 +125,7 @@ func TestCallerBeforeContent(t *testing.T) {
 		return now.scope, rest.Principal{}, now.err
 	}
 	r, err := New(Config{Kit: k})
-	must(t, err)
+	errtest.Must(t, err)
 	checked, refused := map[string]bool{}, map[string]int{}
 	for _, d := range append(documentedOps(t, r, "/openapi.json"), documentedOps(t, r, oem.Root+"/openapi.json")...) {
 		path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", "sandbox").Replace(d.path), "1")

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -42,19 +43,19 @@ func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 	// Like the process's clock, it is more precise than the times in a store.
 	now := func() time.Time { return time.Now().Truncate(time.Microsecond).Add(789) }
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	must(t, err)
+	errtest.Must(t, err)
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	tenants := &tenant.Service{Stores: c, Now: now, BaseDomain: "gate.example", Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
 	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts}
 	svc, err := auth.New(ctx, auth.Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(svc.Close)
 	people.Revoke = auth.RevokeUser
-	must(t, tenants.EnsureDefault(ctx))
-	must(t, errOf(svc.EnsureAdmin(ctx, adminPassword)))
+	errtest.Must(t, tenants.EnsureDefault(ctx))
+	errtest.Must(t, errtest.Of(svc.EnsureAdmin(ctx, adminPassword)))
 	g := newRig(t, func(s *Config) {
 		s.Kit.Hosts.BaseDomain, s.Kit.Authenticate = "gate.example", authenticator(svc)
 		s.Auth, s.Users, s.Tenants = svc, people, tenants

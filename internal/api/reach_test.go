@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -57,7 +58,7 @@ func allowing(t *testing.T, sc scope.Scope) *API {
 		return as(c, sc), rest.Principal{}, nil
 	}
 	r, err := New(Config{Kit: k})
-	must(t, err)
+	errtest.Must(t, err)
 	return r
 }
 
@@ -74,7 +75,7 @@ func TestDocumentPermissions(t *testing.T) {
 	const page = "../../docs/permissions.md"
 	const begin, end = "<!-- operations: make docs -->\n", "<!-- end -->"
 	text, err := os.ReadFile(page)
-	must(t, err)
+	errtest.Must(t, err)
 	before, rest, ok := bytes.Cut(text, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
@@ -114,7 +115,7 @@ func TestDocumentPermissions(t *testing.T) {
 	table.WriteString(end)
 	table.Write(after)
 	if *update {
-		must(t, os.WriteFile(page, table.Bytes(), 0o600))
+		errtest.Must(t, os.WriteFile(page, table.Bytes(), 0o600))
 		return
 	}
 	if !bytes.Equal(text, table.Bytes()) {

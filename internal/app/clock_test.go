@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestClockStep: deadlines from ticks do not move with the wall clock. A time from ticks has a
@@ -23,9 +25,7 @@ func TestClockStep(t *testing.T) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		if err := a.SetReadDeadline(deadline); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, a.SetReadDeadline(deadline))
 		go func() { _, _ = b.Write([]byte("x")) }()
 		_, err := a.Read(make([]byte, 1))
 		return err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // checked is a message with a validation.
@@ -37,12 +38,8 @@ type checked interface {
 func envoyed(t *testing.T, text string, into checked) {
 	t.Helper()
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := protojson.Unmarshal(data, into); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
+	errtest.Must(t, protojson.Unmarshal(data, into))
 	if err := into.ValidateAll(); err != nil {
 		t.Errorf("the message %T is not valid: %v", into, err)
 	}
@@ -50,9 +47,7 @@ func envoyed(t *testing.T, text string, into checked) {
 
 func typed[M checked](t *testing.T, from *anypb.Any, into M) M {
 	t.Helper()
-	if err := from.UnmarshalTo(into); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, from.UnmarshalTo(into))
 	if err := into.ValidateAll(); err != nil {
 		t.Errorf("the message %T is not valid: %v", into, err)
 	}
@@ -254,9 +249,7 @@ func (m *manifest) check(t *testing.T, settings map[string]bool) {
 // from the README.
 func TestPages(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	pages, err := filepath.Glob("../../docs/integrations/*.md")
 	if err != nil || len(pages) < 7 {
 		t.Fatalf("the folder has %d pages (%v), want at least 7", len(pages), err)
@@ -272,9 +265,7 @@ func TestPages(t *testing.T) {
 			Middlewares map[string]struct{ ForwardAuth map[string]any }
 		}
 	}
-	if err := yaml.Unmarshal([]byte(apptest.Blocks(apptest.Page(t, "integrations/traefik.md"), "yaml")[0]), &traefik); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, yaml.Unmarshal([]byte(apptest.Blocks(apptest.Page(t, "integrations/traefik.md"), "yaml")[0]), &traefik))
 	auth := traefik.HTTP.Middlewares[traefik.HTTP.Routers["shop"].Middlewares[0]].ForwardAuth
 	if auth["trustForwardHeader"] != false || !strings.HasSuffix(fmt.Sprint(auth["address"]), "/_bouncer/auth") || auth["authRequestHeaders"] == nil || auth["authResponseHeaders"] == nil {
 		t.Errorf("the middleware of Traefik is %v, want the bouncer's address", auth)

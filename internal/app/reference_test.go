@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -30,15 +31,11 @@ func TestConfigurationReference(t *testing.T) {
 	section(&b, "Bouncer", "`gatehouse bouncer`", reflect.TypeFor[BouncerConfig]())
 	section(&b, "Development", "`gatehouse dev`, beside the server's", reflect.TypeFor[DevAddresses]())
 	if *update {
-		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(referencePath, b.Bytes(), 0o644))
 		return
 	}
 	have, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !bytes.Equal(have, b.Bytes()) {
 		t.Errorf("%s differs from the generated text; run: make docs", referencePath)
 	}
@@ -65,9 +62,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 // TestConfigCheck: the error of a setting that cannot be names the setting and shows no password.
 func TestConfigCheck(t *testing.T) {
 	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour, DomainInterval: 24 * time.Hour}
-	if err := good.Check(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, good.Check())
 	for name, c := range map[string]struct {
 		change func(*Config)
 		says   string
@@ -104,9 +99,7 @@ func newServer(t *testing.T, password string, log io.Writer) (*server, func()) {
 		AuditSync: "interval", DecisionCache: "on", AdminPassword: password,
 	}
 	s, err := startServer(t.Context(), cfg, "test", slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return s, func() {
 		if err := errors.Join(s.listeners.plain.Close(), s.closers.close()); err != nil {
 			t.Error(err)

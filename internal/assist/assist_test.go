@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -110,9 +111,7 @@ func TestHover(t *testing.T) {
 // TestFixes checks that an issue has a fix that gives the wanted text.
 func TestFixes(t *testing.T) {
 	linter, err := lang.NewLinter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, c := range map[string]struct{ source, want string }{
 		"if":          {"package a\n\nallow { input.x }\n", "package a\n\nallow if { input.x }\n"},
 		"contains":    {"package a\n\ndeny[x] { x := 1 }\n", "package a\n\ndeny contains x if { x := 1 }\n"},
@@ -124,9 +123,7 @@ func TestFixes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			issues, err := lang.Check(c.source)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if len(issues) == 0 {
 				if issues, err = linter.Lint(t.Context(), c.source); err != nil {
 					t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -101,9 +102,7 @@ seen[id] if { some id in input.ids; data.pay.limit > 1 }
 func rename(t *testing.T, files []File, offset int, to string) []File {
 	t.Helper()
 	places, err := Rename(files, offset, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out := slices.Clone(files)
 	for i := range out {
 		for _, l := range slices.Backward(places) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -46,14 +47,6 @@ func storeOnly(t testing.TB, c *db.Cluster, now func() time.Time) *DecisionLog {
 	return newLog(t, Config{Cluster: c, Now: now})
 }
 
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // wantValid fails unless the hash chains of a tenant are valid.
 func wantValid(t testing.TB, l *DecisionLog, sc scope.Scope) {
 	t.Helper()
@@ -65,7 +58,7 @@ func wantValid(t testing.TB, l *DecisionLog, sc scope.Scope) {
 func openSpool(t testing.TB, dir string) *spool.Log {
 	t.Helper()
 	s, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncNever})
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -77,7 +70,7 @@ func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 func rowOf(t testing.TB, d *Decision) row {
 	t.Helper()
 	r, err := toRow(appendDecision(nil, d))
-	must(t, err)
+	errtest.Must(t, err)
 	return r
 }
 
@@ -90,7 +83,7 @@ func (l *DecisionLog) put(t testing.TB, tenant scope.TenantID, ds ...Decision) {
 		l.normalise(&d)
 		rows = append(rows, rowOf(t, &d))
 	}
-	must(t, l.store(context.Background(), tenant, rows))
+	errtest.Must(t, l.store(context.Background(), tenant, rows))
 }
 
 // randomDecision returns a random decision. It has few different values, so that filters overlap.
@@ -185,7 +178,7 @@ func checkQuery(t *testing.T, l *DecisionLog, ctx context.Context, f Filter, all
 	got := map[string]bool{}
 	for {
 		page, err := l.Query(ctx, admin, f)
-		must(t, err)
+		errtest.Must(t, err)
 		if page.Total != logged || page.Filtered != int64(len(want)) {
 			t.Fatalf("Query(%+v): total %d, want %d; filtered %d, want %d", f, page.Total, logged, page.Filtered, len(want))
 		}
@@ -279,7 +272,7 @@ func TestLevelsLimitWhatIsStored(t *testing.T) {
 // appendEntry writes an administrative entry.
 func appendEntry(t *testing.T, c *db.Cluster, sc scope.Scope, when time.Time, e Entry) {
 	t.Helper()
-	must(t, c.Write(context.Background(), sc.Tenant, func(tx *db.Tx) error { return Append(context.Background(), tx, sc, when, e) }))
+	errtest.Must(t, c.Write(context.Background(), sc.Tenant, func(tx *db.Tx) error { return Append(context.Background(), tx, sc, when, e) }))
 }
 
 // TestEvents: Events returns administrative entries, newest first, without secrets and invalid text.
@@ -313,6 +306,3 @@ func TestEvents(t *testing.T) {
 		}
 	})
 }
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -54,10 +55,10 @@ func vacuum(t *testing.T, cfg db.Config) {
 	}
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, cfg.URL)
-	must(t, err)
+	errtest.Must(t, err)
 	defer conn.Close(ctx)
 	for _, table := range []string{"decisions", "decision_counts"} {
-		must(t, errOf(conn.Exec(ctx, `VACUUM ANALYZE "t_default".`+table)))
+		errtest.Must(t, errtest.Of(conn.Exec(ctx, `VACUUM ANALYZE "t_default".`+table)))
 	}
 }
 
@@ -120,7 +121,7 @@ func load(t testing.TB, l *DecisionLog, part, n int, over time.Duration) time.Du
 		row := rowOf(t, &d)
 		if rows = append(rows, row); len(rows) == loadBatch || i == n-1 {
 			began := time.Now()
-			must(t, l.store(context.Background(), scope.DefaultTenant, rows))
+			errtest.Must(t, l.store(context.Background(), scope.DefaultTenant, rows))
 			spent += time.Since(began)
 			rows = rows[:0]
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -29,7 +30,7 @@ func spoolBytes(t *testing.T, dir string) (n int64) {
 		}
 		return nil
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return n
 }
 
@@ -80,7 +81,7 @@ func TestFloodOfRefusals(t *testing.T) {
 			} else {
 				err = l.RecordAll(scope.DefaultTenant, []Decision{d})
 			}
-			must(t, err)
+			errtest.Must(t, err)
 		}
 		waitShipped(t, s)
 		stop() // writes the counts
@@ -92,7 +93,7 @@ func TestFloodOfRefusals(t *testing.T) {
 		cursor := ""
 		for {
 			page, err := l.Query(context.Background(), admin, Filter{Limit: 1000, Cursor: cursor})
-			must(t, err)
+			errtest.Must(t, err)
 			for _, d := range page.Logs {
 				switch {
 				case d.Decision == Permit || d.Effect == "SHADOW_WOULD_DENY":
@@ -121,7 +122,7 @@ func TestFloodOfRefusals(t *testing.T) {
 			t.Errorf("FoldedTotal = %d, want %d as in the log", n, counted)
 		}
 		wantValid(t, l, admin)
-		must(t, c.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+		errtest.Must(t, c.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 			total, err := db.One[int64](context.Background(), tx, `SELECT CAST(COALESCE(sum(counted), 0) AS BIGINT) FROM decision_counts WHERE key = ''`)
 			if total != n {
 				t.Errorf("the counters hold %d decisions, want %d", total, n)
@@ -164,9 +165,7 @@ func TestFoldAfterStoring(t *testing.T) {
 		if err := l.RecordAll(scope.DefaultTenant, batch("first")); err != nil || l.FoldedTotal() != 3 || s.Depth() != 2 {
 			t.Fatalf("%d folded, %d entries: %v", l.FoldedTotal(), s.Depth(), err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, s.Close())
 		missing := map[bool]int64{false: 0, true: 5}[bestEffort]
 		if err := l.RecordAll(scope.DefaultTenant, batch("second")); (err == nil) != bestEffort || l.FoldedTotal() != 3 || l.MissingTotal() != missing {
 			t.Errorf("without a spool: %d folded, %d missing, want 3 and %d: %v", l.FoldedTotal(), l.MissingTotal(), missing, err)
@@ -190,7 +189,7 @@ func TestFoldedDigest(t *testing.T) {
 			}
 			// A bouncer sends a request again if it got no answer.
 			for range 2 {
-				must(t, errOf(l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d})))
+				errtest.Must(t, errtest.Of(l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d})))
 				if i < 3 {
 					break
 				}
@@ -200,7 +199,7 @@ func TestFoldedDigest(t *testing.T) {
 		stop()
 		runUntilShipped(t, l)
 		page, err := l.Query(context.Background(), admin, Filter{})
-		must(t, err)
+		errtest.Must(t, err)
 		for _, d := range page.Logs {
 			if d.Folded != nil && (d.Folded.Count != 7 || d.Folded.Digest != hex.EncodeToString(h.Sum(nil)) || d.DecisionID != "d3" || d.Reason != "no") {
 				t.Errorf("folded entry = %+v, %+v, want 7 refusals from d3 with the digest of their ids", d, d.Folded)

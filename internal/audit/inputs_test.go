@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -24,14 +25,14 @@ func inputLog(t testing.TB, c *db.Cluster, kept *Kept, now func() time.Time) *De
 func ship(t testing.TB, l *DecisionLog, ds ...Decision) {
 	t.Helper()
 	for i := range ds {
-		must(t, l.Record(scope.DefaultTenant, &ds[i]))
+		errtest.Must(t, l.Record(scope.DefaultTenant, &ds[i]))
 	}
 	b, err := l.cfg.Spool.Next(context.Background(), len(ds))
-	must(t, err)
+	errtest.Must(t, err)
 	if !l.shipAll(context.Background(), b.Records) {
 		t.Fatal("shipAll fails")
 	}
-	must(t, l.cfg.Spool.Ack(b))
+	errtest.Must(t, l.cfg.Spool.Ack(b))
 }
 
 // withInputs returns n decisions with an input, of which half are at level basic and a quarter at none.
@@ -54,7 +55,7 @@ func recordedInputs(t testing.TB, l *DecisionLog, r Recording, n int) (ids []str
 	var at Lines
 	for {
 		next, err := l.Recorded(context.Background(), admin, r, at, n, 1<<20)
-		must(t, err)
+		errtest.Must(t, err)
 		for _, line := range next.Records {
 			var d Decision
 			if err := json.Unmarshal(line, &d); err != nil {
@@ -97,7 +98,7 @@ func TestInputsForReplay(t *testing.T) {
 			t.Errorf("CountRecorded = %d, %d with an input, %v, want 45", n, with, err)
 		}
 		page, err := l.Query(context.Background(), admin, Filter{Limit: 100})
-		must(t, err)
+		errtest.Must(t, err)
 		for _, d := range page.Logs {
 			if d.AuditLevel == Basic && len(d.Input) > 0 {
 				t.Errorf("the entry of %s has the input %s", d.DecisionID, d.Input)
@@ -121,7 +122,7 @@ func TestInputsForReplay(t *testing.T) {
 			t.Errorf("after an hour: %d records with an input, want the 18 at detailed", len(inputs))
 		}
 		wantStoredInputs(t, l, 3)
-		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
+		errtest.Must(t, errtest.Of(l.Retain(context.Background(), scope.DefaultTenant)))
 		wantStoredInputs(t, l, 0)
 	})
 }
@@ -129,7 +130,7 @@ func TestInputsForReplay(t *testing.T) {
 // wantStoredInputs fails unless the store has a number of inputs.
 func wantStoredInputs(t *testing.T, l *DecisionLog, want int64) {
 	t.Helper()
-	must(t, l.cfg.Cluster.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+	errtest.Must(t, l.cfg.Cluster.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 		n, err := countKept(context.Background(), tx, Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)})
 		if n != want {
 			t.Errorf("the store has %d inputs, want %d", n, want)
@@ -154,11 +155,11 @@ func TestInputsOff(t *testing.T) {
 		if l.TakeInputQuota(scope.DefaultTenant, noon) {
 			t.Error("TakeInputQuota = true after the tenant switched inputs off, want false")
 		}
-		must(t, errOf(l.Ingest(context.Background(), scope.DefaultTenant, withInputs(8, 4, noon))))
+		errtest.Must(t, errtest.Of(l.Ingest(context.Background(), scope.DefaultTenant, withInputs(8, 4, noon))))
 		if _, inputs := recordedInputs(t, l, Recording{Env: scope.Production, From: noon.Add(-day), To: noon.Add(day)}, 10); len(inputs) != 2 {
 			t.Errorf("%d records with an input, want the 2 at detailed", len(inputs))
 		}
-		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
+		errtest.Must(t, errtest.Of(l.Retain(context.Background(), scope.DefaultTenant)))
 		wantStoredInputs(t, l, 0)
 		kept.Off = false
 		ship(t, l, withInputs(12, 4, noon)...)

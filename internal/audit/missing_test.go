@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -26,7 +27,7 @@ func TestPosture(t *testing.T) {
 			ctx := context.Background()
 			c := dbtest.Open(t, dbtest.SQLite)
 			s, err := spool.Open(spool.Config{Dir: filepath.Join(t.TempDir(), "s"), Sync: spool.SyncNever, MaxBytes: 40_000})
-			must(t, err)
+			errtest.Must(t, err)
 			defer s.Close()
 			l := newLog(t, Config{Cluster: c, Spool: s, BestEffort: bestEffort})
 			alarms := 0
@@ -67,10 +68,10 @@ func TestPosture(t *testing.T) {
 
 			defer running(t, l)()
 			waitShipped(t, s)
-			must(t, l.WriteMissing())
+			errtest.Must(t, l.WriteMissing())
 			waitShipped(t, s)
 			page, err := l.Query(ctx, admin, Filter{Limit: 1000})
-			must(t, err)
+			errtest.Must(t, err)
 			logged := map[scope.Env][2]int{} // a small entry may fit before the last loss
 			for _, d := range page.Logs {
 				var n, permits, denials int
@@ -107,12 +108,12 @@ func TestRunContinues(t *testing.T) {
 		default:
 		}
 	}
-	must(t, l.Record(scope.DefaultTenant, &Decision{DecisionID: "a", Decision: Permit}))
+	errtest.Must(t, l.Record(scope.DefaultTenant, &Decision{DecisionID: "a", Decision: Permit}))
 	paths, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err != nil || len(paths) != 1 {
 		t.Fatalf("segments = %v, %v, want 1", paths, err)
 	}
-	must(t, os.Rename(paths[0], paths[0]+".away"))
+	errtest.Must(t, os.Rename(paths[0], paths[0]+".away"))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -126,7 +127,7 @@ func TestRunContinues(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("Run raises no alarm")
 	}
-	must(t, os.Rename(paths[0]+".away", paths[0]))
+	errtest.Must(t, os.Rename(paths[0]+".away", paths[0]))
 	waitShipped(t, s)
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -57,7 +58,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 		}
 		for len(rows) > 0 {
 			n := min(len(rows), 97)
-			must(t, l.store(context.Background(), scope.DefaultTenant, rows[:n]))
+			errtest.Must(t, l.store(context.Background(), scope.DefaultTenant, rows[:n]))
 			rows = rows[n:]
 		}
 		got := 0
@@ -66,7 +67,7 @@ func TestRollupsAgreeWithTheLog(t *testing.T) {
 				sc := admin
 				sc.Env = env
 				list, err := l.Rollups(context.Background(), sc, w, noon.Add(-4*day), noon)
-				must(t, err)
+				errtest.Must(t, err)
 				for _, u := range list {
 					got++
 					if k := (key{w, u.Start, env}); want[k] == nil || u != *want[k] {
@@ -111,9 +112,9 @@ func TestRollupsEnd(t *testing.T) {
 		l := storeOnly(t, c, at(noon))
 		for i, age := range []time.Duration{0, 4 * time.Hour, 3 * day, 40 * day, 900 * day} {
 			d := Decision{DecisionID: fmt.Sprint(i), Timestamp: noon.Add(-age), Environment: scope.Production, Decision: Permit, AuditLevel: None}
-			must(t, l.store(context.Background(), scope.DefaultTenant, []row{rowOf(t, &d)}))
+			errtest.Must(t, l.store(context.Background(), scope.DefaultTenant, []row{rowOf(t, &d)}))
 		}
-		must(t, errOf(l.Retain(context.Background(), scope.DefaultTenant)))
+		errtest.Must(t, errtest.Of(l.Retain(context.Background(), scope.DefaultTenant)))
 		for w, want := range map[stats.Width]int{stats.TenSeconds: 1, stats.Minute: 3, stats.Hour: 3, stats.Day: 3} {
 			list, err := l.Rollups(context.Background(), admin, w, noon.Add(-1000*day), noon)
 			if err != nil || len(list) != want {
@@ -148,14 +149,14 @@ func BenchmarkRollupsOfADay(b *testing.B) {
 					}
 				}
 				err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error { return stats.Store(context.Background(), tx, rs) })
-				must(b, err)
+				errtest.Must(b, err)
 			}
 			for b.Loop() {
 				for _, part := range []struct {
 					w    stats.Width
 					back time.Duration
 				}{{stats.TenSeconds, time.Minute}, {stats.Minute, hour}, {stats.Hour, day}} {
-					must(b, errOf(l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon)))
+					errtest.Must(b, errtest.Of(l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon)))
 				}
 			}
 		})
@@ -166,7 +167,7 @@ func BenchmarkRollupsOfADay(b *testing.B) {
 // older versions as if they had been counted.
 func TestRollupsOfOlderVersions(t *testing.T) {
 	text, err := fs.ReadFile(db.Migrations(), "migrations/tenant/0100_rollups.sql")
-	must(t, err)
+	errtest.Must(t, err)
 	var fills []string
 	for s := range strings.SplitSeq(string(text), ";") {
 		if i := strings.Index(s, "INSERT INTO decision_rollups"); i >= 0 {
@@ -188,10 +189,10 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 			rows = append(rows, rowOf(t, &d))
 		}
 		ctx := context.Background()
-		must(t, l.store(ctx, scope.DefaultTenant, rows))
+		errtest.Must(t, l.store(ctx, scope.DefaultTenant, rows))
 		read := func(w stats.Width) (out []stats.Rollup) {
 			list, err := l.Rollups(ctx, admin, w, noon.Add(-4*day), noon)
-			must(t, err)
+			errtest.Must(t, err)
 			for _, u := range list {
 				out = append(out, stats.Rollup{Start: u.Start, Permitted: u.Permitted, Denied: u.Denied, PolicyDenials: u.PolicyDenials, Errors: u.Errors})
 			}
@@ -206,7 +207,7 @@ func TestRollupsOfOlderVersions(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		if hours, days := read(stats.Hour), read(stats.Day); !slices.Equal(hours, wantHours) || !slices.Equal(days, wantDays) || len(fills) != 3 {
 			t.Errorf("%d fills, want 3; hours %+v\nwant %+v\ndays %+v\nwant %+v", len(fills), hours, wantHours, days, wantDays)
 		}

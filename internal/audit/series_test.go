@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -27,7 +28,7 @@ func TestSeries(t *testing.T) {
 		for _, s := range series {
 			counted = append(counted, s, s)
 		}
-		must(t, c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return stats.Count(ctx, tx, counted) }))
+		errtest.Must(t, c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return stats.Count(ctx, tx, counted) }))
 		var rows []row
 		want := map[string]stats.Rollup{}
 		total := int64(0)
@@ -65,7 +66,7 @@ func TestSeries(t *testing.T) {
 				}
 			}
 		}
-		must(t, l.store(ctx, scope.DefaultTenant, rows))
+		errtest.Must(t, l.store(ctx, scope.DefaultTenant, rows))
 		err := c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			for name, s := range series {
 				from, to := noon.Add(-time.Hour), noon.Add(time.Minute)
@@ -92,7 +93,7 @@ func TestSeries(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		sc := admin
 		sc.Env = scope.AnyEnv
 		if sum, err := l.Totals(ctx, sc, stats.Minute, noon.Add(-time.Hour), noon); err != nil || sum.Total() != total {

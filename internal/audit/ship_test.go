@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -38,7 +39,7 @@ func waitShipped(t *testing.T, s *spool.Log) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	must(t, s.Wait(ctx))
+	errtest.Must(t, s.Wait(ctx))
 }
 
 // runUntilShipped runs the shipper until all records are in the store.
@@ -93,13 +94,13 @@ func TestRepeatedAfterACrash(t *testing.T) {
 		l := newLog(t, Config{Cluster: c, Spool: first})
 		for i := range 50 {
 			d := Decision{DecisionID: fmt.Sprint(i), Decision: Deny, Environment: scope.Production, AuditLevel: []Level{Basic, None}[i%2]}
-			must(t, l.Record(scope.DefaultTenant, &d))
+			errtest.Must(t, l.Record(scope.DefaultTenant, &d))
 		}
 		batch, err := first.Next(context.Background(), maxBatch)
 		if err != nil || !l.shipAll(context.Background(), batch.Records) {
 			t.Fatalf("shipAll fails; Next: %v", err)
 		}
-		must(t, first.Close())
+		errtest.Must(t, first.Close())
 		l = newLog(t, Config{Cluster: c, Spool: openSpool(t, dir)})
 		runUntilShipped(t, l)
 		counts, err := l.Counters(context.Background(), admin, Of{}, time.Now().Add(-time.Hour), time.Now())
@@ -120,7 +121,7 @@ func TestQueryReturnsJustRecorded(t *testing.T) {
 	defer running(t, l)()
 	for i := range 20 {
 		d := Decision{DecisionID: fmt.Sprint(i), Decision: Permit, Environment: scope.Production}
-		must(t, l.Record(scope.DefaultTenant, &d))
+		errtest.Must(t, l.Record(scope.DefaultTenant, &d))
 		if i == 0 { // the shipper runs from here on
 			waitShipped(t, l.cfg.Spool)
 		}
@@ -150,13 +151,13 @@ func TestUnreadableRecordsAreSetAside(t *testing.T) {
 		}
 	}
 	for _, rec := range []string{"rubbish", "1default\n{broken", "1default\n{}"} {
-		must(t, s.Append([]byte(rec)))
+		errtest.Must(t, s.Append([]byte(rec)))
 	}
 	d := Decision{DecisionID: "good", Decision: Permit}
-	must(t, l.Record(scope.DefaultTenant, &d))
+	errtest.Must(t, l.Record(scope.DefaultTenant, &d))
 	runUntilShipped(t, l)
 	// A tenant may be named like that. Its purge does not remove the records of others.
-	must(t, l.Forget("unreadable"))
+	errtest.Must(t, l.Forget("unreadable"))
 	unreadable, err := os.ReadFile(filepath.Join(aside, ".unreadable.jsonl"))
 	if err != nil || strings.Count(string(unreadable), "\n") < 3 || alarms != 3 {
 		t.Errorf(".unreadable.jsonl = %q, %v; %d alarms, want 3 of each", unreadable, err, alarms)
@@ -182,7 +183,7 @@ func TestIngest(t *testing.T) {
 	if err != nil || page.Total != 2 || page.Filtered != 1 || page.Logs[0].Decision != Deny || page.Logs[0].Environment != scope.Production {
 		t.Errorf("Query = %+v, %v, want 2 entries, and DENY in production for the odd one", page, err)
 	}
-	must(t, s.Close())
+	errtest.Must(t, s.Close())
 	if _, err := l.Ingest(context.Background(), scope.DefaultTenant, ds); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Ingest with a closed spool: got %v, want an error", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -15,7 +16,7 @@ import (
 func tamper(t *testing.T, c *db.Cluster, statements ...string) {
 	t.Helper()
 	ctx := context.Background()
-	must(t, c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+	errtest.Must(t, c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		for _, s := range statements {
 			if n, err := tx.Exec(ctx, s); err != nil || n == 0 {
 				t.Errorf("%s changes %d rows: %v", s, n, err)
@@ -111,7 +112,7 @@ func TestRetention(t *testing.T) {
 		check := func(gone ...Level) {
 			t.Helper()
 			removed, err := l.Retain(ctx, scope.DefaultTenant)
-			must(t, err)
+			errtest.Must(t, err)
 			var want int64
 			for _, g := range gone {
 				want += old[g]

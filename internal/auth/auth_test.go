@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -64,7 +65,7 @@ func TestTenantStops(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		made, err := r.Tenants.Create(ctx, root(), tenant.Draft{Name: "Acme"})
-		must(t, err)
+		errtest.Must(t, err)
 		r.createUser(made.ID, "alice", user.RoleAdmin)
 		jwt, k := r.signIn(made.ID, "alice"), r.createKey(made.ID, "policies:read")
 		all := func(what, want string) {
@@ -77,19 +78,19 @@ func TestTenantStops(t *testing.T) {
 			}
 		}
 		all("active", "ok")
-		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
+		errtest.Must(t, errtest.Of(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
 		all("suspended", "403")
-		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Active), PlanType: patch.Set("pro")})))
+		errtest.Must(t, errtest.Of(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Active), PlanType: patch.Set("pro")})))
 		all("active again", "ok")
 		if _, who, _ := r.Authenticate(ctx, Credential{APIKey: k.Key}); who.Plan != "pro" {
 			t.Errorf("plan of the key = %q, want pro", who.Plan)
 		}
-		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, false)))
+		errtest.Must(t, errtest.Of(r.Tenants.Delete(ctx, root(), made.ID, false)))
 		all("deleted", "401")
 		if _, err := r.InTenant(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("work in a deleted tenant: got %v, want not found", err)
 		}
-		must(t, errOf(r.Tenants.Delete(ctx, root(), made.ID, true)))
+		errtest.Must(t, errtest.Of(r.Tenants.Delete(ctx, root(), made.ID, true)))
 		all("purged", "401")
 	})
 }
@@ -107,22 +108,22 @@ func TestRevocation(t *testing.T) {
 			},
 			"password": func(u user.User, _ string, k Key) error {
 				_, err := here.RotateKey(ctx, root(), k.ID, 0)
-				return errors.Join(err, errOf(here.Users.Update(ctx, root(), u.ID, user.Change{Password: patch.Set("a new password")})))
+				return errors.Join(err, errtest.Of(here.Users.Update(ctx, root(), u.ID, user.Change{Password: patch.Set("a new password")})))
 			},
 			"roles": func(u user.User, _ string, k Key) error {
 				_, err := here.RevokeKey(ctx, root(), k.ID)
-				return errors.Join(err, errOf(here.Users.SetRoles(ctx, root(), u.ID, user.RolesChange{Roles: []string{}})))
+				return errors.Join(err, errtest.Of(here.Users.SetRoles(ctx, root(), u.ID, user.RolesChange{Roles: []string{}})))
 			},
 			"disable": func(u user.User, _ string, _ Key) error {
-				return errOf(here.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+				return errtest.Of(here.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
 			},
-			"delete": func(u user.User, _ string, _ Key) error { return errOf(here.Users.Delete(ctx, root(), u.ID)) },
+			"delete": func(u user.User, _ string, _ Key) error { return errtest.Of(here.Users.Delete(ctx, root(), u.ID)) },
 		} {
 			u := here.createUser(scope.DefaultTenant, what, user.RolePolicyAuthor)
 			tok := here.signIn(scope.DefaultTenant, what)
 			sc, _ := here.try(Credential{Bearer: tok})
 			k, err := here.GenerateKey(ctx, sc, scope.Production, useful, PortalDraft{})
-			must(t, err)
+			errtest.Must(t, err)
 			for _, r := range []*replica{here, there} {
 				r.want(what+": token", Credential{Bearer: tok}, "ok")
 				r.want(what+": key", Credential{APIKey: k.Key}, "ok")
@@ -145,7 +146,7 @@ func TestStoreDown(t *testing.T) {
 	r := newReplica(t, c, newClock())
 	k, unseen := r.createKey(scope.DefaultTenant, "policies:read"), r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
-	must(t, c.Close())
+	errtest.Must(t, c.Close())
 	for range 5 {
 		r.clock.Move(hardAge)
 		r.want("down", Credential{APIKey: k.Key}, "ok")
@@ -169,7 +170,7 @@ func TestStoreDownAtOnce(t *testing.T) {
 	r.tenantCache.cfg.Blind = -1
 	k := r.createKey(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
-	must(t, c.Close())
+	errtest.Must(t, c.Close())
 	r.clock.Move(hardAge)
 	if _, got := r.try(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
 		t.Errorf("a cached key while the store is down: got %s, want an error that is no refusal", got)
@@ -182,11 +183,11 @@ func TestBouncersToken(t *testing.T) {
 	r := newSQLite(t)
 	ctx := context.Background()
 	text, err := secret.NewToken(rand.Reader, "gh_bouncer")
-	must(t, err)
+	errtest.Must(t, err)
 	err = r.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		return putCredential(ctx, tx, secret.DigestOf(text), dbtest.Second, credentialBouncer, secret.DigestOf(text))
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	r.want("without bouncers", Credential{Bearer: text}, "401")
 	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (BouncerIdentity, error) {
 		if digest != secret.DigestOf(text) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -22,7 +23,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 			r.clock.Move(TokenLife/6 - time.Second)
 			sc, _ := r.try(Credential{Bearer: token})
 			g, err := r.IssuePortalToken(ctx, sc, nil)
-			must(t, err)
+			errtest.Must(t, err)
 			if rest := began.Add(TokenLife).Sub(r.clock.Now()); time.Duration(g.ExpiresIn)*time.Second > rest {
 				t.Fatalf("a token made %s after the sign-in lives %d s, want at most %s", r.clock.Now().Sub(began), g.ExpiresIn, rest)
 			}
@@ -41,10 +42,10 @@ func TestPasswordChange(t *testing.T) {
 		u := r.createUser(scope.DefaultTenant, "alice", user.RolePolicyAuthor)
 		sc, _ := r.try(Credential{Bearer: r.signIn(scope.DefaultTenant, "alice")})
 		key, err := r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{})
-		must(t, err)
+		errtest.Must(t, err)
 		change := func(ch user.Change) {
 			t.Helper()
-			must(t, errOf(r.Users.Update(ctx, root(), u.ID, ch)))
+			errtest.Must(t, errtest.Of(r.Users.Update(ctx, root(), u.ID, ch)))
 		}
 		change(user.Change{Password: patch.Set("a new password 1"), KeepKeys: true})
 		r.want("a key, after a new password with KeepKeys", Credential{APIKey: key.Key}, "ok")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -22,12 +23,12 @@ func TestRequired(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		made, err := r.Tenants.Create(ctx, root(), tenant.Draft{Name: "Acme", Domain: "acme.example"})
-		must(t, err)
+		errtest.Must(t, err)
 		r.createUser(made.ID, "alice", user.RoleAdmin)
 		r.createUser(made.ID, "bob")
 		before, key := r.signIn(made.ID, "bob"), r.createKey(made.ID, "users:read")
 		r.want("a session before the setting", Credential{Bearer: before}, "ok")
-		must(t, errOf(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Settings: patch.Set(tenant.Settings{tenant.FactorSetting: true})})))
+		errtest.Must(t, errtest.Of(r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Settings: patch.Set(tenant.Settings{tenant.FactorSetting: true})})))
 		r.clock.Move(hardAge)
 		enrolFirst := func(what string, c Credential) {
 			t.Helper()
@@ -39,11 +40,11 @@ func TestRequired(t *testing.T) {
 		enrolFirst("a new session", Credential{Bearer: token})
 		r.want("an API key", Credential{APIKey: key.Key}, "ok")
 		link, err := r.Sessions.Link(ctx, made.ID, "bob", time.Minute)
-		must(t, err)
+		errtest.Must(t, err)
 		here := anonymous(made.ID)
 		here.Actor.IP = "127.0.0.1"
 		linked, err := r.Sessions.Redeem(ctx, here, link, Browser{})
-		must(t, err)
+		errtest.Must(t, err)
 		r.want("a link's session", Credential{Cookie: linked.Cookie}, "ok")
 
 		sc, _, err := r.Authenticate(ctx, Credential{Bearer: token, Enrolling: true})
@@ -52,7 +53,7 @@ func TestRequired(t *testing.T) {
 		}
 		a := &app{r: r, tenant: made.ID, user: user.User{ID: sc.Actor.ID, Username: "alice"}}
 		e, err := r.Factors.Begin(ctx, sc, "")
-		must(t, err)
+		errtest.Must(t, err)
 		a.secret = e.Secret
 		attacker := r.signIn(made.ID, "alice")
 		if a.codes, err = r.Factors.Confirm(ctx, sc, a.code(0)); err != nil {
@@ -65,7 +66,7 @@ func TestRequired(t *testing.T) {
 		if sc.EnrolOnly {
 			t.Error("a session with a code is EnrolOnly")
 		}
-		must(t, r.Factors.Disable(ctx, sc, password, a.codes[0]))
+		errtest.Must(t, r.Factors.Disable(ctx, sc, password, a.codes[0]))
 		after, _, err := r.Authenticate(ctx, Credential{Bearer: r.signIn(made.ID, "alice"), Enrolling: true})
 		if err != nil || !after.EnrolOnly {
 			t.Errorf("Authenticate after Disable: EnrolOnly %v, %v, want true", after.EnrolOnly, err)
@@ -94,7 +95,7 @@ func TestReset(t *testing.T) {
 		c := a.challenge()
 		wantCode(t, "reset", r.Factors.ResetOf(ctx, boss, a.user.ID), okay)
 		wantCode(t, "reset twice", r.Factors.ResetOf(ctx, boss, a.user.ID), "no_second_factor")
-		must(t, errOf(r.Sessions.List(ctx, own)))
+		errtest.Must(t, errtest.Of(r.Sessions.List(ctx, own)))
 		if list, _ := r.Sessions.ListOf(ctx, boss, a.user.ID); len(list) != 0 {
 			t.Errorf("after the reset %d sessions remain, want none", len(list))
 		}
@@ -108,7 +109,7 @@ func TestReset(t *testing.T) {
 
 		a.enrol()
 		fresh, err := r.ResetPassword(ctx, dbtest.Second, "alice", "", false)
-		must(t, err)
+		errtest.Must(t, err)
 		_, err = r.Login(ctx, anonymous(dbtest.Second), "alice", fresh)
 		wantCode(t, "login after ResetPassword that keeps the factor", err, codeRequired)
 		if fresh, err = r.ResetPassword(ctx, dbtest.Second, "alice", "", true); err != nil {
@@ -118,7 +119,7 @@ func TestReset(t *testing.T) {
 		wantCode(t, "login after ResetPassword that removes the factor", err, okay)
 
 		b := r.enrolledUser(dbtest.Second, "bob")
-		must(t, errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), b.user.ID)))
+		errtest.Must(t, errtest.Of(r.Users.Delete(ctx, systemOf(dbtest.Second), b.user.ID)))
 		err = r.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 			had, err := factor.Enrolled(ctx, tx, b.user.ID)
 			if had {
@@ -126,7 +127,7 @@ func TestReset(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -134,7 +135,7 @@ func TestReset(t *testing.T) {
 func TestFactorsOfPeopleOnly(t *testing.T) {
 	r := newSQLite(t)
 	sc, _, err := r.Authenticate(context.Background(), Credential{APIKey: r.createKey(scope.DefaultTenant, "users:write").Key})
-	must(t, err)
+	errtest.Must(t, err)
 	_, err = r.Factors.Begin(context.Background(), sc, password)
 	wantCode(t, "Begin by a key", err, "permission_denied")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/lockout"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -43,7 +44,7 @@ func (a *app) enrol() {
 	a.r.t.Helper()
 	ctx, sc := context.Background(), a.r.signedIn(a.tenant, a.user.Username)
 	e, err := a.r.Factors.Begin(ctx, sc, password)
-	must(a.r.t, err)
+	errtest.Must(a.r.t, err)
 	a.secret = e.Secret
 	if a.codes, err = a.r.Factors.Confirm(ctx, sc, a.code(0)); err != nil {
 		a.r.t.Fatal(err)
@@ -98,9 +99,9 @@ func (a *app) respond(challenge, code string) (Grant, error) {
 func (a *app) session(code string) scope.Scope {
 	a.r.t.Helper()
 	g, err := a.login(code)
-	must(a.r.t, err)
+	errtest.Must(a.r.t, err)
 	sc, _, err := a.r.Authenticate(context.Background(), Credential{Bearer: g.AccessToken})
-	must(a.r.t, err)
+	errtest.Must(a.r.t, err)
 	return sc
 }
 
@@ -135,7 +136,7 @@ func TestSecondFactor(t *testing.T) {
 		_, err = r.Factors.Confirm(ctx, sc, "123456")
 		wantCode(t, "confirm nothing", err, "no_enrolment")
 		first, err := r.Factors.Begin(ctx, sc, password)
-		must(t, err)
+		errtest.Must(t, err)
 		second, err := r.Factors.Begin(ctx, sc, password)
 		if err != nil || first.Secret == second.Secret {
 			t.Fatalf("second Begin: %v; the secrets are equal: %t", err, first.Secret == second.Secret)
@@ -151,7 +152,7 @@ func TestSecondFactor(t *testing.T) {
 		if err != nil || len(codes) != 10 {
 			t.Fatalf("Confirm gives %d recovery codes, %v, want 10", len(codes), err)
 		}
-		must(t, errOf(r.Sessions.List(ctx, other)))
+		errtest.Must(t, errtest.Of(r.Sessions.List(ctx, other)))
 		if list, _ := r.Sessions.List(ctx, sc); len(list) != 1 || list[0].ID != sc.Session {
 			t.Errorf("sessions after the enrolment = %v, want only %s", list, sc.Session)
 		}
@@ -225,7 +226,7 @@ func (r *replica) auditOf(t scope.TenantID) string {
 		lines, err = db.All[string](context.Background(), tx, `SELECT type || ' ' || object_name || ' ' || changes || ' ' || event_context FROM audit_events`)
 		return err
 	})
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	return strings.Join(lines, "\n")
 }
 
@@ -271,11 +272,11 @@ func TestChallenge(t *testing.T) {
 		r.clock.Move(time.Minute)
 
 		c = a.challenge()
-		must(t, errOf(r.Users.Update(ctx, root(), a.user.ID, user.Change{Password: patch.Set("another long password")})))
+		errtest.Must(t, errtest.Of(r.Users.Update(ctx, root(), a.user.ID, user.Change{Password: patch.Set("another long password")})))
 		_, err = a.respond(c, a.code(0))
 		wantCode(t, "after a new password", err, gone)
 		c = b.challenge()
-		must(t, errOf(r.Sessions.EndOf(ctx, root(), b.user.ID, "")))
+		errtest.Must(t, errtest.Of(r.Sessions.EndOf(ctx, root(), b.user.ID, "")))
 		_, err = b.respond(c, b.code(0))
 		wantCode(t, "after an administrator ended everything", err, gone)
 		var in SignedIn

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -30,12 +31,12 @@ func newReplica(t testing.TB, c *db.Cluster, clk *timetest.Clock) *replica {
 	t.Helper()
 	tenants := &tenant.Service{Stores: c, Now: clk.Now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	people := &user.Service{Stores: c, Hasher: hasher, Now: clk.Now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts}
 	s, err := New(context.Background(), Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box(t), Now: clk.Now, NewID: uuid.NewString, Random: rand.Reader,
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	people.Revoke = RevokeUser
 	t.Cleanup(s.Close)
 	return &replica{Service: s, clock: clk, t: t}
@@ -44,7 +45,7 @@ func newReplica(t testing.TB, c *db.Cluster, clk *timetest.Clock) *replica {
 func box(t testing.TB) *secret.Box {
 	t.Helper()
 	b, err := secret.New([secret.KeyBytes]byte{1})
-	must(t, err)
+	errtest.Must(t, err)
 	return b
 }
 
@@ -60,17 +61,6 @@ func eachPair(t *testing.T, backends []string, test func(t *testing.T, here, the
 		})
 	}
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }
 
 // systemOf is the scope of the service's own work in a tenant.
 func systemOf(t scope.TenantID) scope.Scope { return SystemScope(t, "test", "req") }
@@ -97,7 +87,7 @@ func (r *replica) createUser(t scope.TenantID, name string, roles ...string) use
 	sc := root() // it may grant every role
 	sc.Tenant = t
 	u, err := r.Users.Create(context.Background(), sc, user.Draft{Username: name, Email: name + "@example.com", Password: password, Roles: roles})
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	return u
 }
 
@@ -125,7 +115,7 @@ func (r *replica) signIn(t scope.TenantID, name string) string {
 func (r *replica) signedIn(t scope.TenantID, name string) scope.Scope {
 	r.t.Helper()
 	sc, _, err := r.Authenticate(context.Background(), Credential{Bearer: r.signIn(t, name)})
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	return sc
 }
 
@@ -133,7 +123,7 @@ func (r *replica) signedIn(t scope.TenantID, name string) scope.Scope {
 func (r *replica) createKey(t scope.TenantID, scopes ...string) Key {
 	r.t.Helper()
 	k, err := r.CreateKey(context.Background(), systemOf(t), KeyDraft{Name: "k", Scopes: scopes})
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	return k
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -25,7 +26,7 @@ func TestChangeOfAKey(t *testing.T) {
 		k := here.createKey(scope.DefaultTenant, "policies:write", "users:read")
 		caller, _ := here.try(Credential{APIKey: k.Key})
 		g, err := here.IssuePortalToken(ctx, caller, nil)
-		must(t, err)
+		errtest.Must(t, err)
 		may := func(r *replica, what string, p scope.Permission, want bool) {
 			t.Helper()
 			for _, c := range []Credential{{APIKey: k.Key}, {Bearer: g.AccessToken}} {
@@ -92,7 +93,7 @@ func TestKeyChangeGrants(t *testing.T) {
 		create := func(d KeyDraft) (Key, scope.Scope) {
 			t.Helper()
 			k, err := r.CreateKey(ctx, admin, d)
-			must(t, err)
+			errtest.Must(t, err)
 			sc, _ := r.try(Credential{APIKey: k.Key})
 			return k, sc
 		}
@@ -104,7 +105,7 @@ func TestKeyChangeGrants(t *testing.T) {
 		other := admin
 		other.Tenant = dbtest.Second
 		update := func(sc scope.Scope, id string, ch KeyChange) string {
-			return code(errOf(r.UpdateKey(ctx, sc, id, ch)))
+			return code(errtest.Of(r.UpdateKey(ctx, sc, id, ch)))
 		}
 		past := r.clock.Now()
 		scopes := func(s ...string) KeyChange { return KeyChange{Scopes: patch.Set(s)} }
@@ -135,7 +136,7 @@ func TestKeyChangeGrants(t *testing.T) {
 		if got, _ := r.Key(ctx, admin, plain.ID); got.ExpiresAt != nil || fmt.Sprint(got.Scopes) != "[policies:read]" {
 			t.Errorf("the key after all changes = %+v, want no end and [policies:read]", got)
 		}
-		must(t, errOf(r.RevokeKey(ctx, admin, plain.ID)))
+		errtest.Must(t, errtest.Of(r.RevokeKey(ctx, admin, plain.ID)))
 		if got := update(admin, plain.ID, KeyChange{Name: patch.Set("x")}); got != "404" {
 			t.Errorf("change of a revoked key: got %s, want 404", got)
 		}
@@ -179,9 +180,9 @@ func TestEveryOffenceOfAKey(t *testing.T) {
 		err  error
 		want string
 	}{
-		"create":   {errOf(r.CreateKey(ctx, sc, KeyDraft{Name: "  ", Scopes: []string{"zzz", "policies:read", "x"}, ExpiresAt: &past})), "[/name /scopes/0 /scopes/2 /expires_at]"},
-		"generate": {errOf(r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{Scopes: []string{"zzz"}, ExpiresAt: &past})), "[/scopes/0 /expires_at]"},
-		"change":   {errOf(r.UpdateKey(ctx, sc, k.ID, KeyChange{Name: patch.Set(" "), Scopes: patch.Set([]string{}), ExpiresAt: patch.Set(past)})), "[/name /scopes /expires_at]"},
+		"create":   {errtest.Of(r.CreateKey(ctx, sc, KeyDraft{Name: "  ", Scopes: []string{"zzz", "policies:read", "x"}, ExpiresAt: &past})), "[/name /scopes/0 /scopes/2 /expires_at]"},
+		"generate": {errtest.Of(r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{Scopes: []string{"zzz"}, ExpiresAt: &past})), "[/scopes/0 /expires_at]"},
+		"change":   {errtest.Of(r.UpdateKey(ctx, sc, k.ID, KeyChange{Name: patch.Set(" "), Scopes: patch.Set([]string{}), ExpiresAt: patch.Set(past)})), "[/name /scopes /expires_at]"},
 	} {
 		var at []string
 		if f, ok := errors.AsType[*fault.Error](c.err); ok {

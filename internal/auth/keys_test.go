@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -64,7 +65,7 @@ func TestKeyAbuse(t *testing.T) {
 		r.want("the key", Credential{APIKey: k.Key}, "ok")
 		r.want("the key as bearer", Credential{Bearer: k.Key}, "ok")
 		fresh, err := newKey(rand.Reader, "tenant")
-		must(t, err)
+		errtest.Must(t, err)
 		abuse := map[string]string{
 			"short": k.Key[:len(k.Key)-1], "long": k.Key + "0", "upper": strings.ToUpper(k.Key), "lower": strings.ToLower(k.Key),
 			"NUL": k.Key + "\x00", "space": k.Key + " ", "other kind": strings.Replace(k.Key, "gh_tenant", "gh_production", 1),
@@ -77,12 +78,12 @@ func TestKeyAbuse(t *testing.T) {
 		}
 		r.want("two credentials", Credential{APIKey: k.Key, Bearer: k.Key}, "400")
 		store, err := r.Stores.Tenant(context.Background(), scope.DefaultTenant)
-		must(t, err)
+		errtest.Must(t, err)
 		for sql, d := range map[string]*db.DB{
 			`SELECT digest || ' ' || ref FROM credentials`:                           r.Stores.System(),
 			`SELECT id || ' ' || name || ' ' || digest || ' ' || hint FROM api_keys`: store,
 		} {
-			must(t, d.Read(context.Background(), func(tx *db.Tx) error {
+			errtest.Must(t, d.Read(context.Background(), func(tx *db.Tx) error {
 				rows, err := db.All[string](context.Background(), tx, sql)
 				if text := strings.Join(rows, "\n"); !strings.Contains(text, k.Digest) || strings.Contains(text, k.Key[10:53]) {
 					t.Errorf("%s = %q, want the digest of the key and not its text", sql, text)
@@ -111,7 +112,7 @@ func TestLifeOfAKey(t *testing.T) {
 		if who.KeyID != k.ID || !who.RateLimited || who.Plan != "standard" {
 			t.Errorf("principal of the key = %+v", who)
 		}
-		must(t, r.flush(ctx))
+		errtest.Must(t, r.flush(ctx))
 		p, err := r.Keys(ctx, sc, 0, 10)
 		if err != nil || p.Total != 1 || p.Keys[0].Key != "" || p.Keys[0].LastUsedAt == nil || !p.Keys[0].LastUsedAt.Equal(r.clock.Now()) {
 			t.Errorf("Keys = %+v, %v, want one key without its text, used now", p, err)
@@ -130,18 +131,18 @@ func TestLifeOfAKey(t *testing.T) {
 		r.clock.Move(time.Minute)
 		r.want("old after grace", Credential{APIKey: k.Key}, "401")
 		last, err := r.RotateKey(ctx, sc, fresh.ID, 0)
-		must(t, err)
+		errtest.Must(t, err)
 		r.want("old without grace", Credential{APIKey: fresh.Key}, "401")
 		if _, who, err := r.Authenticate(ctx, Credential{APIKey: last.Key}); err != nil || who.KeyID != k.ID {
 			t.Errorf("after two rotations the requests count for key %q, %v, want %q", who.KeyID, err, k.ID)
 		}
 		as, _ := r.try(Credential{APIKey: last.Key})
 		token, err := r.IssuePortalToken(ctx, as, nil)
-		must(t, err)
+		errtest.Must(t, err)
 		if _, who, err := r.Authenticate(ctx, Credential{Bearer: token.AccessToken}); err != nil || who.KeyID != k.ID {
 			t.Errorf("requests of a rotated key's token count for key %q, %v, want %q", who.KeyID, err, k.ID)
 		}
-		must(t, errOf(r.RevokeKey(ctx, sc, last.ID)))
+		errtest.Must(t, errtest.Of(r.RevokeKey(ctx, sc, last.ID)))
 		r.want("revoked", Credential{APIKey: last.Key}, "401")
 		if _, err := r.RevokeKey(ctx, sc, last.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("RevokeKey of a revoked key: got %v, want not found", err)
@@ -177,9 +178,9 @@ func TestKeyGrants(t *testing.T) {
 		r.want("sandbox key, asked for production", Credential{APIKey: mine.Key, EnvHint: scope.Production}, "403")
 		r.want("tenant key, asked for production", Credential{APIKey: boss.Key, EnvHint: scope.Production}, "ok")
 		generate := func(sc scope.Scope, env scope.Env, d PortalDraft) error {
-			return errOf(r.GenerateKey(ctx, sc, env, useful, d))
+			return errtest.Of(r.GenerateKey(ctx, sc, env, useful, d))
 		}
-		create := func(sc scope.Scope, d KeyDraft) error { return errOf(r.CreateKey(ctx, sc, d)) }
+		create := func(sc scope.Scope, d KeyDraft) error { return errtest.Of(r.CreateKey(ctx, sc, d)) }
 		past := r.clock.Now()
 		bound := bossKey
 		bound.Env, bound.EnvBound = scope.Sandbox, true
@@ -217,16 +218,16 @@ func TestKeyGrants(t *testing.T) {
 // checkOwnedKey checks that a person's key never does more than the person, and ends with them.
 func checkOwnedKey(ctx context.Context, t *testing.T, r *replica, k Key) {
 	t.Helper()
-	must(t, errOf(r.Users.SetRoles(ctx, root(), k.Owner, user.RolesChange{Roles: []string{user.RoleResourceManager}})))
+	errtest.Must(t, errtest.Of(r.Users.SetRoles(ctx, root(), k.Owner, user.RolesChange{Roles: []string{user.RoleResourceManager}})))
 	sc, got := r.try(Credential{APIKey: k.Key})
 	if got != "ok" || sc.Permissions.Has("policies:read") || !sc.Permissions.Has("resources:read") || sc.Permissions.Has("resources:write") {
 		t.Errorf("the key after its owner's roles changed: got %s with %v, want only resources:read", got, sc.Permissions)
 	}
 	for _, status := range []string{user.Disabled, user.Active} {
-		must(t, errOf(r.Users.Update(ctx, root(), k.Owner, user.Change{Status: patch.Set(status)})))
+		errtest.Must(t, errtest.Of(r.Users.Update(ctx, root(), k.Owner, user.Change{Status: patch.Set(status)})))
 		r.want("owner "+status, Credential{APIKey: k.Key}, map[string]string{user.Disabled: "401", user.Active: "ok"}[status])
 	}
-	must(t, errOf(r.Users.Delete(ctx, root(), k.Owner)))
+	errtest.Must(t, errtest.Of(r.Users.Delete(ctx, root(), k.Owner)))
 	r.want("owner deleted", Credential{APIKey: k.Key}, "401")
 	if _, err := r.Key(ctx, root(), k.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("Key of a deleted owner: got %v, want not found", err)

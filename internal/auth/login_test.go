@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/lockout"
@@ -25,9 +26,9 @@ func TestOneAnswer(t *testing.T) {
 		ctx := context.Background()
 		r.createUser(scope.DefaultTenant, "alice")
 		off := r.createUser(scope.DefaultTenant, "off")
-		must(t, errOf(r.Users.Update(ctx, root(), off.ID, user.Change{Status: patch.Set(user.Disabled)})))
+		errtest.Must(t, errtest.Of(r.Users.Update(ctx, root(), off.ID, user.Change{Status: patch.Set(user.Disabled)})))
 		sso := root()
-		must(t, errOf(r.Users.Create(ctx, sso, user.Draft{Username: "sso", Email: "sso@example.com"})))
+		errtest.Must(t, errtest.Of(r.Users.Create(ctx, sso, user.Draft{Username: "sso", Email: "sso@example.com"})))
 		seen := map[string]string{}
 		for what, c := range map[string]struct {
 			tenant     scope.TenantID
@@ -69,7 +70,7 @@ func TestLock(t *testing.T) {
 			done := make(chan error)
 			for i := range 50 {
 				go func() {
-					done <- errOf(r.Login(ctx, guesser, names[i%len(names)], "wrong"))
+					done <- errtest.Of(r.Login(ctx, guesser, names[i%len(names)], "wrong"))
 				}()
 			}
 			checked, refused := 0, 0
@@ -192,7 +193,7 @@ func TestCrowd(t *testing.T) {
 	}
 	other := make(chan error)
 	go func() {
-		other <- errOf(r.Login(ctx, fromAddress("198.51.100.2"), "alice", password))
+		other <- errtest.Of(r.Login(ctx, fromAddress("198.51.100.2"), "alice", password))
 	}()
 	close(held)
 	if err := <-other; err != nil {
@@ -217,7 +218,7 @@ func TestFirstAdministrator(t *testing.T) {
 			t.Errorf("EnsureAdmin at the second start = %q, %v, want nothing", again, err)
 		}
 		g, err := r.Login(ctx, anonymous(scope.DefaultTenant), "admin", made)
-		must(t, err)
+		errtest.Must(t, err)
 		sc, _ := r.try(Credential{Bearer: g.AccessToken})
 		if !sc.Platform || !sc.Permissions.All {
 			t.Errorf("scope of the administrator = %+v, want the platform and all permissions", sc)
@@ -265,7 +266,7 @@ func TestTokenEndpoint(t *testing.T) {
 		"unknown grant":     {TokenRequest{GrantType: "implicit"}, "unsupported_grant_type"},
 		"token as a secret": {TokenRequest{GrantType: "client_credentials", ClientSecret: r.signIn(scope.DefaultTenant, "alice")}, "invalid_client"},
 	} {
-		wantCode(t, what, errOf(r.Token(ctx, anonymous(scope.DefaultTenant), c.req)), c.want)
+		wantCode(t, what, errtest.Of(r.Token(ctx, anonymous(scope.DefaultTenant), c.req)), c.want)
 	}
 }
 
@@ -300,7 +301,7 @@ func fromAddress(ip string) scope.Scope {
 // attemptOf returns the counted guesses at a subject.
 func attemptOf(t *testing.T, r *replica, subject string) (a lockout.Attempt) {
 	t.Helper()
-	must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+	errtest.Must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		a, err = db.One[lockout.Attempt](context.Background(), tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
 		if errors.Is(err, db.ErrNoRows) { // nothing was counted
 			return nil
@@ -313,7 +314,7 @@ func attemptOf(t *testing.T, r *replica, subject string) (a lockout.Attempt) {
 // count returns the number that a query yields.
 func count(t *testing.T, r *replica, sql string) (n int64) {
 	t.Helper()
-	must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
+	errtest.Must(t, r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
 		n, err = db.One[int64](context.Background(), tx, sql)
 		return err
 	}))

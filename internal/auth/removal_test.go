@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -20,7 +21,7 @@ func leftOf(t *testing.T, r *replica, id string) int64 {
 		return db.One[int64](context.Background(), tx, `SELECT (SELECT count(*) FROM api_keys WHERE owner = $1) + (SELECT count(*) FROM sessions WHERE user_id = $1)
 			+ (SELECT count(*) FROM user_factors WHERE user_id = $1)`, id)
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return n
 }
 
@@ -64,7 +65,7 @@ type running struct {
 // authenticated, and return its error.
 func removals(ctx context.Context, t *testing.T, r *replica) map[string]func(u running, send func() error) error {
 	admin := systemOf(dbtest.Second)
-	remove := func(u running) { must(t, errOf(r.Users.Delete(ctx, admin, u.user.ID))) }
+	remove := func(u running) { errtest.Must(t, errtest.Of(r.Users.Delete(ctx, admin, u.user.ID))) }
 	return map[string]func(u running, send func() error) error{
 		"after the removal": func(u running, send func() error) error {
 			remove(u)
@@ -73,7 +74,7 @@ func removals(ctx context.Context, t *testing.T, r *replica) map[string]func(u r
 		"after a new person has the id": func(u running, send func() error) error {
 			remove(u)
 			r.clock.Move(time.Second)
-			must(t, errOf(r.Users.Create(ctx, admin, user.Draft{ID: u.user.ID, Username: "alice", Email: "a@example.com", Password: password})))
+			errtest.Must(t, errtest.Of(r.Users.Create(ctx, admin, user.Draft{ID: u.user.ID, Username: "alice", Email: "a@example.com", Password: password})))
 			defer remove(u)
 			defer func() {
 				if n := leftOf(t, r, u.user.ID); n > 0 {
@@ -86,7 +87,7 @@ func removals(ctx context.Context, t *testing.T, r *replica) map[string]func(u r
 			done := make(chan error, 1)
 			var err error
 			ended, sent := false, false
-			must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
+			errtest.Must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
 				if _, err := r.Users.Remove(ctx, tx, admin, u.user.ID); err != nil {
 					return err
 				}
@@ -111,18 +112,18 @@ func TestRemovalDuringRequest(t *testing.T) {
 	ctx := context.Background()
 	requests := map[string]func(r *replica, u running) error{
 		"new key": func(r *replica, u running) error {
-			return errOf(r.GenerateKey(ctx, u.sc, scope.Sandbox, useful, PortalDraft{}))
+			return errtest.Of(r.GenerateKey(ctx, u.sc, scope.Sandbox, useful, PortalDraft{}))
 		},
 		"key rotated by an administrator": func(r *replica, u running) error {
-			return errOf(r.RotateKey(ctx, systemOf(dbtest.Second), u.key.ID, time.Hour))
+			return errtest.Of(r.RotateKey(ctx, systemOf(dbtest.Second), u.key.ID, time.Hour))
 		},
-		"new token": func(r *replica, u running) error { return errOf(r.IssuePortalToken(ctx, u.sc, nil)) },
+		"new token": func(r *replica, u running) error { return errtest.Of(r.IssuePortalToken(ctx, u.sc, nil)) },
 		"sign-in link": func(r *replica, u running) error {
-			return errOf(r.Sessions.Redeem(ctx, fromAddress("127.0.0.1"), u.link, Browser{}))
+			return errtest.Of(r.Sessions.Redeem(ctx, fromAddress("127.0.0.1"), u.link, Browser{}))
 		},
 		"second factor": func(r *replica, u running) error {
 			u.sc.EnrolOnly = true
-			return errOf(r.Factors.Begin(ctx, u.sc, ""))
+			return errtest.Of(r.Factors.Begin(ctx, u.sc, ""))
 		},
 	}
 	each(t, func(t *testing.T, r *replica) {
@@ -147,9 +148,9 @@ func (r *replica) running(ctx context.Context) running {
 	u := running{user: r.createUser(dbtest.Second, "alice", user.RolePolicyAuthor), sc: r.signedIn(dbtest.Second, "alice")}
 	var err error
 	u.key, err = r.GenerateKey(ctx, u.sc, scope.Sandbox, useful, PortalDraft{})
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	u.link, err = r.Sessions.Link(ctx, dbtest.Second, "alice", time.Minute)
-	must(r.t, err)
+	errtest.Must(r.t, err)
 	return u
 }
 
@@ -161,7 +162,7 @@ func TestNoKeyWhileDisabled(t *testing.T) {
 		u := r.running(ctx)
 		set := func(status string) {
 			t.Helper()
-			must(t, errOf(r.Users.Update(ctx, systemOf(dbtest.Second), u.user.ID, user.Change{Status: patch.Set(status)})))
+			errtest.Must(t, errtest.Of(r.Users.Update(ctx, systemOf(dbtest.Second), u.user.ID, user.Change{Status: patch.Set(status)})))
 		}
 		set(user.Disabled)
 		if _, err := r.GenerateKey(ctx, u.sc, scope.Sandbox, useful, PortalDraft{}); code(err) != "401" {
@@ -183,13 +184,13 @@ func TestRemovalWaits(t *testing.T) {
 		k := u.key
 		k.ID, k.Digest = "another", "another"
 		done, started := make(chan error, 1), false
-		must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
+		errtest.Must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error {
 			if err := requireOwner(ctx, tx, u.sc, k); err != nil {
 				return err
 			}
 			if !started {
 				started = true
-				go func() { done <- errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)) }()
+				go func() { done <- errtest.Of(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)) }()
 				if err, ended := untilBlocked(t, r, done); ended {
 					t.Errorf("the removal did not wait: %v", err)
 					done <- err
@@ -197,7 +198,7 @@ func TestRemovalWaits(t *testing.T) {
 			}
 			return insertKey(ctx, tx, k)
 		}))
-		must(t, <-done)
+		errtest.Must(t, <-done)
 		if n := leftOf(t, r, u.user.ID); n > 0 {
 			t.Errorf("%d credentials are left", n)
 		}
@@ -210,9 +211,9 @@ func TestNewPersonFindsNothing(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		u := r.running(ctx)
-		must(t, errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)))
-		must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error { return insertKey(ctx, tx, u.key) }))
-		must(t, errOf(r.Users.Create(ctx, systemOf(dbtest.Second), user.Draft{ID: u.user.ID, Username: "alice", Email: "a@example.com", Roles: []string{user.RolePolicyAuthor}})))
+		errtest.Must(t, errtest.Of(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)))
+		errtest.Must(t, r.Stores.Write(ctx, dbtest.Second, func(tx *db.Tx) error { return insertKey(ctx, tx, u.key) }))
+		errtest.Must(t, errtest.Of(r.Users.Create(ctx, systemOf(dbtest.Second), user.Draft{ID: u.user.ID, Username: "alice", Email: "a@example.com", Roles: []string{user.RolePolicyAuthor}})))
 		if n := leftOf(t, r, u.user.ID); n > 0 {
 			t.Errorf("a new person has %d credentials of the earlier one", n)
 		}

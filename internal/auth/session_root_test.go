@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -22,7 +23,7 @@ func TestTokensOfABrowser(t *testing.T) {
 		grant := func(sc scope.Scope) Credential {
 			t.Helper()
 			g, err := here.IssuePortalToken(ctx, sc, nil)
-			must(t, err)
+			errtest.Must(t, err)
 			return Credential{Bearer: g.AccessToken}
 		}
 		made := grant(sc)
@@ -40,7 +41,7 @@ func TestTokensOfABrowser(t *testing.T) {
 		clk.Move(15 * time.Minute)
 		both("in use", "ok", true)
 		for _, r := range []*replica{here, there} {
-			must(t, r.flush(ctx))
+			errtest.Must(t, r.flush(ctx))
 		}
 		clk.Move(15 * time.Minute)
 		here.want("the session after a use of its tokens", Credential{Cookie: in.Cookie, Idle: true}, "ok")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -54,7 +55,7 @@ func TestCookieIsNoOtherCredential(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -77,7 +78,7 @@ func TestBrowserExpiry(t *testing.T) {
 		used := there.signInBrowser(scope.DefaultTenant, "alice")
 		for here.clock.Now().Before(used.Session.ExpiresAt.Add(-40 * time.Minute)) {
 			here.want("in use", Credential{Cookie: used.Cookie}, "ok")
-			must(t, here.flush(ctx))
+			errtest.Must(t, here.flush(ctx))
 			here.clock.Move(40 * time.Minute)
 			there.want("in use at the other replica", Credential{Cookie: used.Cookie, Idle: true}, "ok")
 		}
@@ -107,16 +108,16 @@ func TestBrowserEnds(t *testing.T) {
 			return err
 		},
 		"password": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return errOf(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Password: patch.Set("another long password")}))
+			return errtest.Of(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Password: patch.Set("another long password")}))
 		},
 		"roles": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return errOf(r.Users.SetRoles(ctx, systemOf(dbtest.Second), u.ID, user.RolesChange{Roles: []string{user.RoleAdmin}}))
+			return errtest.Of(r.Users.SetRoles(ctx, systemOf(dbtest.Second), u.ID, user.RolesChange{Roles: []string{user.RoleAdmin}}))
 		},
 		"disabled": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return errOf(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+			return errtest.Of(r.Users.Update(ctx, systemOf(dbtest.Second), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
 		},
 		"deleted": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
-			return errOf(r.Users.Delete(ctx, systemOf(dbtest.Second), u.ID))
+			return errtest.Of(r.Users.Delete(ctx, systemOf(dbtest.Second), u.ID))
 		},
 		"another sign-in of the browser": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
 			again, err := r.Sessions.SignIn(ctx, anonymous(dbtest.Second), Proof{Username: u.Username, Password: password}, Browser{Agent: firefox, Cookie: in.Cookie})
@@ -137,7 +138,7 @@ func TestBrowserEnds(t *testing.T) {
 				t.Fatalf("%s: the cookie gives %s, %+v, want the session %s", what, got, sc, b.Session.ID)
 			}
 			g, err := r.IssuePortalToken(ctx, sc, nil)
-			must(t, err)
+			errtest.Must(t, err)
 			r.want(what+": the session's token before", Credential{Bearer: g.AccessToken}, "ok")
 			if err := end(ctx, r, u, sc, b); err != nil {
 				t.Fatalf("%s: %v", what, err)
@@ -152,11 +153,11 @@ func TestBrowserEnds(t *testing.T) {
 func TestSuspensionEndsBrowsers(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		made, err := r.Tenants.Create(context.Background(), root(), tenant.Draft{Name: "Acme"})
-		must(t, err)
+		errtest.Must(t, err)
 		r.createUser(made.ID, "alice", user.RoleViewer)
 		b := r.signInBrowser(made.ID, "alice")
 		r.want("active", Credential{Cookie: b.Cookie}, "ok")
-		must(t, errOf(r.Tenants.Update(context.Background(), root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
+		errtest.Must(t, errtest.Of(r.Tenants.Update(context.Background(), root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)})))
 		r.want("suspended", Credential{Cookie: b.Cookie}, "403")
 		if _, err := r.Sessions.SignIn(context.Background(), anonymous(made.ID), Proof{Username: "alice", Password: password}, Browser{}); code(err) != "401" {
 			t.Errorf("sign-in to a suspended tenant: got %v, want 401", err)
@@ -238,7 +239,7 @@ func TestLoginLink(t *testing.T) {
 		link := func() string {
 			t.Helper()
 			secret, err := r.Sessions.Link(ctx, scope.DefaultTenant, "alice", time.Minute)
-			must(t, err)
+			errtest.Must(t, err)
 			return secret
 		}
 		redeem := func(ip, secret string) (SignedIn, string) {
@@ -267,7 +268,7 @@ func TestLoginLink(t *testing.T) {
 			t.Errorf("Redeem of an expired link: got %s, want 401", got)
 		}
 		disabled := link()
-		must(t, errOf(r.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)})))
+		errtest.Must(t, errtest.Of(r.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)})))
 		if _, got := redeem("::1", disabled); got != "401" {
 			t.Errorf("Redeem of a disabled person's link: got %s, want 401", got)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -27,7 +28,7 @@ func TestTokenAbuse(t *testing.T) {
 	r.want("the token as an API key", Credential{APIKey: good}, "401")
 	parts := strings.Split(good, ".")
 	c, err := r.verify(context.Background(), good)
-	must(t, err)
+	errtest.Must(t, err)
 	key := r.signer
 	enc := base64.RawURLEncoding.EncodeToString
 	header := func(h map[string]any) string { raw, _ := json.Marshal(h); return enc(raw) }
@@ -39,7 +40,7 @@ func TestTokenAbuse(t *testing.T) {
 		cc := c
 		change(&cc)
 		text, err := r.sign(cc)
-		must(t, err)
+		errtest.Must(t, err)
 		return text
 	}
 	hmac := func(secret []byte) string {
@@ -127,7 +128,7 @@ func TestSigningKeysRotate(t *testing.T) {
 		r.createUser(scope.DefaultTenant, "alice", user.RoleViewer)
 		r.clock.Move(r.Rotate)
 		old := r.signIn(scope.DefaultTenant, "alice")
-		must(t, r.rotate(ctx))
+		errtest.Must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 2 {
 			t.Fatalf("JWKS after the rotation = %v, want 2 keys", keys)
 		}
@@ -136,7 +137,7 @@ func TestSigningKeysRotate(t *testing.T) {
 			t.Error("the new key signs before the other replicas know it")
 		}
 		r.clock.Move(settleTime)
-		must(t, r.rotate(ctx))
+		errtest.Must(t, r.rotate(ctx))
 		fresh := r.signIn(scope.DefaultTenant, "alice")
 		if strings.Split(fresh, ".")[0] == strings.Split(old, ".")[0] {
 			t.Error("the old key still signs after the settling time")
@@ -146,7 +147,7 @@ func TestSigningKeysRotate(t *testing.T) {
 			second.want(what+" on a replica that did not rotate", Credential{Bearer: tok}, "ok")
 		}
 		r.clock.Move(3 * r.Rotate)
-		must(t, r.rotate(ctx))
+		errtest.Must(t, r.rotate(ctx))
 		if keys := r.JWKS().Keys; len(keys) != 1 {
 			t.Errorf("JWKS after all tokens of the old key ended = %v, want 1 key", keys)
 		}
@@ -172,17 +173,17 @@ func TestPortalToken(t *testing.T) {
 			t.Errorf("Portal of a narrow token for more: got %v, want 403", err)
 		}
 		again, err := r.IssuePortalToken(ctx, sc, nil)
-		must(t, err)
+		errtest.Must(t, err)
 		if sc, _ := r.try(Credential{Bearer: again.AccessToken}); sc.Permissions.Has("policies:write") {
 			t.Error("a token made from the narrow token has policies:write")
 		}
-		must(t, signOut(r, alice))
+		errtest.Must(t, signOut(r, alice))
 		for what, tok := range map[string]string{"the login's token": login, "its token": g.AccessToken, "the token's token": again.AccessToken} {
 			r.want(what+" after logout", Credential{Bearer: tok}, "401")
 		}
 		end := r.clock.Now().Add(10 * time.Minute)
 		k, err := r.CreateKey(ctx, root(), KeyDraft{Name: "k", Scopes: []string{"decisions:read"}, ExpiresAt: &end})
-		must(t, err)
+		errtest.Must(t, err)
 		g, err = r.Token(ctx, anonymous(scope.DefaultTenant), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key})
 		if err != nil || g.ExpiresIn != 600 || g.Scope != "decisions:read" {
 			t.Fatalf("Token of client_credentials = %+v, %v", g, err)
@@ -191,7 +192,7 @@ func TestPortalToken(t *testing.T) {
 		if err != nil || who.KeyID != k.ID || !who.RateLimited || sc.Actor.Kind != scope.Key || !sc.Permissions.Has("decisions:read") {
 			t.Errorf("Authenticate with a key's token = %+v, %+v, %v", sc, who, err)
 		}
-		must(t, errOf(r.RevokeKey(ctx, root(), k.ID)))
+		errtest.Must(t, errtest.Of(r.RevokeKey(ctx, root(), k.ID)))
 		r.want("the token of a revoked key", Credential{Bearer: g.AccessToken}, "401")
 	})
 }

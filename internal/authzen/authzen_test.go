@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -70,9 +71,7 @@ func request(t *testing.T, subject, resource string) value.Value {
 func TestEvaluationParsesNothing(t *testing.T) {
 	d := newDesk(5000)
 	sc := scope.Scope{Tenant: "acme"}
-	if _, err := d.Decisions.Snapshot(context.Background(), sc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(d.Decisions.Snapshot(context.Background(), sc)))
 	ask := request(t, "u4711", "r4711")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
@@ -25,9 +26,7 @@ func TestObject(t *testing.T) {
 	here := outboundtest.Local(t)
 	object := func(address, access, secret string) Object {
 		o, err := ParseObject(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", access, secret
 		return o
 	}
@@ -84,9 +83,7 @@ func TestNoStore(t *testing.T) {
 		}))
 		t.Cleanup(portal.Close)
 		o, err := ParseObject(strings.Replace(portal.URL, "http://", PlainObjectScheme, 1) + "/policies/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", s3test.AccessKey, s3test.SecretKey
 		via := outboundtest.Local(t)
 		if _, err := o.Put(context.Background(), via, []byte("x"), "text/plain"); err == nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -78,9 +79,7 @@ func eachStore(t *testing.T, test func(t *testing.T, ctx context.Context, g *gat
 func (g *gate) create(t *testing.T, d Draft) Issued {
 	t.Helper()
 	made, err := g.Create(context.Background(), sc(""), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return made
 }
 
@@ -97,9 +96,7 @@ func (g *gate) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	if err == nil {
 		err = store.Write(ctx, func(tx *db.Tx) error { return fn(ctx, tx) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 }
 
 // wantFault requires an error of a kind, and among its details one for pointer.
@@ -118,9 +115,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 func TestBouncerLifecycle(t *testing.T) {
 	eachStore(t, func(t *testing.T, ctx context.Context, g *gate) {
 		r, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		made := g.create(t, Draft{
 			Name: "edge", Hostname: "edge.example", Port: 8080, TargetApp: "app:80", ResourceIDs: []int64{r.ID, r.ID},
 			Configuration: map[string]any{"cache_enabled": true, "cache_ttl": "30s", "x-mine": []any{"x"}},
@@ -190,9 +185,7 @@ func TestTokens(t *testing.T) {
 		}
 		wantKnown("the former token", made.Token, false)
 		wantKnown("the rotated token", next.Token, true)
-		if _, err := g.Delete(ctx, sc(""), made.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(g.Delete(ctx, sc(""), made.ID, 0)))
 		wantKnown("the token of a deleted bouncer", next.Token, false)
 		// A refused request leaves no row.
 		if _, err := g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{99}}); !fault.Is(err, fault.Invalid) {
@@ -227,9 +220,7 @@ func TestOffences(t *testing.T) {
 			wantFault(t, err, fault.Invalid, p)
 		}
 		prod, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay", Environment: scope.Production})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_, err = g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{prod.ID}})
 		wantFault(t, err, fault.Invalid, "/resource_ids/0")
 	})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // indexed counts the rows of the system index with a digest; "" counts all rows.
@@ -15,8 +16,6 @@ func indexed(t *testing.T, c *db.Cluster, digest string) int {
 		n, err = db.One[int64](context.Background(), tx, `SELECT count(*) FROM credentials WHERE kind = 'bouncer' AND ($1 = '' OR digest = $1)`, digest)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return int(n)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -53,9 +54,7 @@ func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		orders, people, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/people"), h.resource(scope.Production, "/other")
 		email := "owner@example.com"
-		if _, err := h.resources.Enrich(context.Background(), person(scope.DefaultTenant), orders.ID, enrichOwner(t, email), 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.resources.Enrich(context.Background(), person(scope.DefaultTenant), orders.ID, enrichOwner(t, email), 0)))
 		h.control(scope.Production, "orders", orders.ID, alice)
 		h.control(scope.Production, "people", people.ID, alice)
 		h.control(scope.Production, "other", other.ID, alice)
@@ -64,9 +63,7 @@ func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
 		g := h.bouncer(scope.Production, map[string]any{"default_action": "deny"}, orders.ID)
 		named := h.bouncer(scope.Production, nil)
 		p := h.control(scope.Production, "named", people.ID, bob)
-		if _, err := h.policies.Update(context.Background(), person(scope.DefaultTenant), p.ID, linkTo(named.id), 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.policies.Update(context.Background(), person(scope.DefaultTenant), p.ID, linkTo(named.id), 0)))
 		_, b := g.fetch()
 		if got := strings.Join(names(b), " "); got != "all orders" || strings.Join(paths(b), " ") != "/orders" {
 			t.Errorf("controls %s, resources %s, want all, orders and /orders", got, paths(b))
@@ -154,9 +151,7 @@ func TestOnlyItsOwn(t *testing.T) {
 		}
 		tag, _ := a.fetch()
 		poll := a.park(tag)
-		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id)))
 		if end := poll.end(); !fault.Is(end.err, fault.Unauthenticated) {
 			t.Errorf("a waiting poll with a rotated token: %v, want Unauthenticated", end.err)
 		}
@@ -164,9 +159,7 @@ func TestOnlyItsOwn(t *testing.T) {
 			t.Errorf("a poll with a rotated token: %v, want Unauthenticated", err)
 		}
 		h.until("status degraded", func() bool { return a.record().Status == bouncer.Degraded })
-		if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), b.id, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), b.id, 0)))
 		if _, err := b.poll(0, "z"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a poll of a deleted bouncer: %v, want NotFound", err)
 		}
@@ -193,9 +186,7 @@ func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 		}
 		body := `{"labels":{"version":"1.22.0"},"bundles":{"authz":{"name":"authz","active_revision":"1","code":"bundle_error","message":"1 error occurred",
 			"errors":[{"code":"rego_parse_error","message":"unexpected token","location":{"file":"/gatehouse/controls/c` + strconv.FormatInt(p.ID, 10) + `.rego","row":3,"col":1}}]}}}`
-		if err := h.Status(ctx, g.sc, g.token, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, h.Status(ctx, g.sc, g.token, []byte(body)))
 		h.until("the refusal to show", func() bool { return g.revision().RefusedRevision == 2 })
 		if r := g.revision(); r.Errors[0].PolicyID != p.ID || r.Errors[0].Line != 3 || r.Converged {
 			t.Errorf("the revision is %+v, want an error of control %d at line 3", r, p.ID)
@@ -233,9 +224,7 @@ func TestARefusedRevisionDoesNotRun(t *testing.T) {
 		status := func(active, more string) {
 			t.Helper()
 			body := `{"bundles":{"authz":{"active_revision":"` + active + `"` + more + `}},"gatehouse":{"refused_etag":"` + map[string]string{"": `\"1\"`, "1": ""}[active] + `"}}`
-			if err := h.Status(context.Background(), g.sc, g.token, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, h.Status(context.Background(), g.sc, g.token, []byte(body)))
 		}
 		wantRevision := func(what string, active, refused int64, converged bool) {
 			t.Helper()
@@ -308,9 +297,7 @@ func TestReportDuringSweep(t *testing.T) {
 		})
 		return nil
 	})
-	if err := errors.Join(err, <-swept); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errors.Join(err, <-swept))
 	if b := g.record(); b.Status != bouncer.Connected {
 		t.Errorf("the status is %s (%s), want connected", b.Status, b.StatusDetail)
 	}
@@ -356,13 +343,9 @@ func TestSignedBundles(t *testing.T) {
 		h.control(scope.Production, "orders", 0, alice)
 		g := h.bouncer(scope.Production, map[string]any{"signing": "signed"})
 		a, err := g.poll(0, "c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		key, err := h.VerifyKey(context.Background(), scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		whole := slices.Concat(a.Parts...)
 		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}}).Read(whole); err != nil {
 			t.Errorf("the bundle with the tenant's key: %v", err)
@@ -485,9 +468,7 @@ func TestHiddenFromLogs(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		orders := h.resource(scope.Production, "/orders")
-		if _, err := h.resources.Enrich(ctx, person(scope.DefaultTenant), orders.ID, resource.EnrichmentChange{OwnerEmail: patch.Set("canary@x.example"), AuditLevel: patch.Set("comprehensive")}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.resources.Enrich(ctx, person(scope.DefaultTenant), orders.ID, resource.EnrichmentChange{OwnerEmail: patch.Set("canary@x.example"), AuditLevel: patch.Set("comprehensive")}, 0)))
 		g := h.bouncer(scope.Production, nil, orders.ID)
 		chunk := `[{"decision_id":"a","path":"gatehouse/decision","input":{"user":{"id":"bob","password":"canary-1"},"action":{"token":"canary-2"}},
 			"result":{"decision":"DENY","reason":"canary-1 is wrong; ask canary@x.example","resource_id":` + strconv.FormatInt(orders.ID, 10) + `},"error":{"message":"cannot parse canary-2"},

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
@@ -126,14 +127,10 @@ func newFixture(t testing.TB, c *db.Cluster) *fixture {
 	}}
 	stopWatch := c.Watch(snapshots.OnChange)
 	log, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	h.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: log, SetAside: t.TempDir(), Now: h.now, Logger: quiet})
 	box, err := secret.New([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	h.Service = New(Config{
 		Stores: c, Bouncers: bouncers, Snapshots: snapshots, Links: policy.BouncerLinks, Facts: h.tenants.Facts, Audit: h.log, Discover: h.resources.Discover,
 		Observe: h.observe, Box: box, Random: rand.Reader, Now: h.now, Log: quiet, Sweep: 20 * time.Millisecond,
@@ -416,18 +413,14 @@ func suspend(t testing.TB, h *fixture) {
 		_, err := tx.Bump(ctx, tenant.Revision)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 }
 
 func parsePEM(t testing.TB, text string) crypto.PublicKey {
 	t.Helper()
 	block, _ := pem.Decode([]byte(text))
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return key
 }
 
@@ -436,12 +429,8 @@ func zipped(t testing.TB, s string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := io.WriteString(z, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(io.WriteString(z, s)))
+	errtest.Must(t, z.Close())
 	return b.String()
 }
 
@@ -449,22 +438,16 @@ func zipped(t testing.TB, s string) string {
 func unpack(t testing.TB, data []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out := map[string]string{}
 	for in := tar.NewReader(z); ; {
 		head, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		body, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		out[head.Name] = string(body)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -74,18 +75,14 @@ func TestChangeRebuildsOnlyWhatItAffects(t *testing.T) {
 		}
 		team := func(r resource.Resource, name string) {
 			t.Helper()
-			if _, err := h.resources.Enrich(ctx, person(scope.DefaultTenant), r.ID, resource.EnrichmentChange{OwnerTeam: patch.Set(name)}, 0); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(h.resources.Enrich(ctx, person(scope.DefaultTenant), r.ID, resource.EnrichmentChange{OwnerTeam: patch.Set(name)}, 0)))
 		}
 		team(own[0], "payments")
 		tag, b := clients[0].fetch(tag)
 		if got, _ := b.Set.Resource(own[0].ID).Doc.Get("owner_team").Str(); got != "payments" {
 			t.Errorf("the bouncer has the team %q, want payments", got)
 		}
-		if _, err := twin.poll(0, "conn"); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(twin.poll(0, "conn")))
 		after, cached, now := h.rounds()
 		if done := (packTotals{after.controls - before.controls, after.resources - before.resources, after.groups - before.groups}); done != (packTotals{0, 1, 1}) {
 			t.Errorf("the work of the change is %+v, want one resource and one content", done)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -53,9 +54,7 @@ func TestMaskKeys(t *testing.T) {
 			}
 		}
 		store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		err = store.Read(ctx, func(tx *db.Tx) error {
 			row, _, err := loadMaskKey(ctx, tx)
 			if err == nil && (bytes.Contains(row.Sealed, key) || row.ID != id) {
@@ -63,9 +62,7 @@ func TestMaskKeys(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		again := newFixture(t, h.stores)
 		other := &client{h: again, sc: two.sc, id: two.id, token: two.token}
 		if same, _ := maskKeyOf(t, other.fetchWith("token two"), string(scope.DefaultTenant), "token two"); !bytes.Equal(same, key) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -91,16 +92,12 @@ func TestDisconnectedAfterMissedPolls(t *testing.T) {
 			if n := h.countRows(`SELECT count(*) FROM tenant_alerts WHERE type = 'bouncer_disconnected' AND resolved_at IS NULL`); n != 1 {
 				t.Errorf("%s: %d open alerts, want 1", what, n)
 			}
-			if _, err := g.poll(10*time.Second, "one more"); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(g.poll(10*time.Second, "one more")))
 			h.until("connected again after "+what, func() bool { return g.record().Status == bouncer.Connected })
 			h.until("the alert to be resolved after "+what, func() bool {
 				return h.countRows(`SELECT count(*) FROM tenant_alerts WHERE resolved_at IS NULL`) == 0
 			})
-			if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0)))
 		}
 	})
 }

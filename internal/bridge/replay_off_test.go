@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -39,13 +40,9 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 		registry := func() int64 {
 			t.Helper()
 			store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			n, err := store.Revision(ctx, tenant.BouncerRevision)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return n
 		}
 		for _, step := range []struct {
@@ -83,9 +80,7 @@ func TestReplaySettingReachesBouncers(t *testing.T) {
 			} else {
 				for _, f := range environments {
 					f.noteChange() // even if something else triggers a refresh
-					if err := f.refresh(ctx); err != nil {
-						t.Fatal(err)
-					}
+					errtest.Must(t, f.refresh(ctx))
 				}
 				for i, g := range clients {
 					g.wantNothing(step.name, "conn", tags[i])

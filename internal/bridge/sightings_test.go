@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -76,13 +77,9 @@ func TestDiscoveredHosts(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		ctx := context.Background()
 		mine, err := h.resources.Create(ctx, person(scope.DefaultTenant), resource.Draft{Name: "Mine", Type: "api", Path: "/x", OriginalHost: "known.example:8443", Environment: scope.Production})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		byURL, err := h.resources.Create(ctx, person(scope.DefaultTenant), resource.Draft{Name: "By url", Type: "api", Path: "/x", URL: "https://url.example/x", Environment: scope.Production})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		g := h.bouncer(scope.Production, nil)
 		out := g.report(
 			resource.Sighting{Host: "API.OpenAI.com:443", Path: "/v1/chat/completions"}, resource.Sighting{Host: "api.openai.com."},
@@ -116,9 +113,7 @@ func TestDiscoveredHosts(t *testing.T) {
 			t.Errorf("in the other environment: %+v, want one created", other)
 		}
 		page, err := h.log.Events(ctx, person(scope.DefaultTenant), audit.EventFilter{Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		entries := 0
 		for _, e := range page.Events {
 			if e.Type == "RESOURCE_CREATED" && e.ActorKind == scope.Bouncer && e.ActorID == strconv.FormatInt(g.id, 10) {
@@ -234,9 +229,7 @@ func TestDiscoveryOff(t *testing.T) {
 			t.Errorf("a list as report: %v, want BadRequest", err)
 		}
 		many, err := json.Marshal(Sightings{Hosts: make([]resource.Sighting, 101)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if _, err := h.Discover(ctx, g.sc, g.token, many); !fault.Is(err, fault.Invalid) {
 			t.Errorf("101 hosts: %v, want Invalid", err)
 		}

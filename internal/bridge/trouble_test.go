@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -24,9 +25,7 @@ func TestTroubleAlert(t *testing.T) {
 			t.Helper()
 			h.skip(time.Second)
 			now := h.now()
-			if err := h.Status(ctx, g.sc, g.token, []byte(`{"decision_logs":{},"gatehouse":{"version":"1","poll_interval_seconds":10`+own+`}}`)); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, h.Status(ctx, g.sc, g.token, []byte(`{"decision_logs":{},"gatehouse":{"version":"1","poll_interval_seconds":10`+own+`}}`)))
 			h.until("the report to be stored", func() bool { seen, _ := g.presence(); return !seen.Before(now) })
 		}
 		wantAlerts := func(what string, open, all int64) {
@@ -58,9 +57,7 @@ func TestTroubleAlert(t *testing.T) {
 		wantAlerts("after the trouble", 0, 1)
 		report(`,"stale":true`)
 		wantAlerts("in trouble again", 1, 2)
-		if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), g.id, 0)))
 		wantAlerts("deleted", 0, 2)
 	})
 }
@@ -69,7 +66,5 @@ func TestTroubleAlert(t *testing.T) {
 func (g *client) deliver(t *testing.T) {
 	t.Helper()
 	chunk := strings.NewReader(`[{"decision_id":"d1","timestamp":"2026-01-01T00:00:00Z","result":{"decision":"PERMIT","allow":true}}]`)
-	if _, err := g.h.Logs(context.Background(), g.sc, g.token, chunk); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(g.h.Logs(context.Background(), g.sc, g.token, chunk)))
 }

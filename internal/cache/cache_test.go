@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,9 +31,7 @@ func (c *clock) Now() time.Time { return time.UnixMilli(c.at.Load()) }
 func count(t testing.TB, c *cache.Cache, tenant, key string, n int64, window time.Duration) cache.Window {
 	t.Helper()
 	w, err := c.Count(context.Background(), tenant, key, n, window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return w
 }
 
@@ -67,9 +66,7 @@ func TestCount(t *testing.T) {
 			if w := count(t, c, "a", "key", -1, time.Hour); w.Count != 0 {
 				t.Errorf("window after a return = %+v, want 0", w)
 			}
-			if err := c.Drop(ctx, "a"); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, c.Drop(ctx, "a"))
 			if a, b := count(t, c, "a", "key", 1, time.Hour), count(t, c, "b", "key", 1, time.Hour); a.Count != 1 || b.Count != 1 {
 				t.Errorf("windows after Drop = %+v and %+v, want 1 in each", a, b)
 			}
@@ -111,9 +108,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 	cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	cfg.URL = strings.Replace(cfg.URL, "redis://", "redis://someone:canary-password@", 1)
 	withLog, err := cache.Open(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	count(t, withLog, "t", "z", 1, time.Hour)
 	withLog.Close()
 	cfg.URL, cfg.Logger = server.URL(), nil
@@ -156,9 +151,7 @@ func TestHealth(t *testing.T) {
 	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
 		before := c.Health(context.Background())
 		for i := range 1000 {
-			if _, err := c.Count(context.Background(), "t1", fmt.Sprintf("key-%d", i), 1, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(c.Count(context.Background(), "t1", fmt.Sprintf("key-%d", i), 1, time.Hour)))
 		}
 		h := c.Health(context.Background())
 		if h.Status == "degraded" || h.MemoryUsageMB <= 0 {

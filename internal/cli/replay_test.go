@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/replay/compare"
 )
@@ -53,9 +54,7 @@ func runAt(status string, percent float64, result *replay.Impact) replay.Run {
 func TestReplayWaits(t *testing.T) {
 	s := &scripted{answers: []any{runAt(replay.Running, 0, nil), runAt(replay.Running, 50, nil), runAt(replay.Completed, 100, &replay.Impact{Evaluated: 100})}}
 	var out, progress strings.Builder
-	if err := Replay(t.Context(), options(s, &out, &progress)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, Replay(t.Context(), options(s, &out, &progress)))
 	if want := []string{"POST /compliance/replays key", "GET /compliance/replays/7?wait=10", "GET /compliance/replays/7?wait=10"}; !slices.Equal(s.requests, want) {
 		t.Errorf("the requests are %q, want %q", s.requests, want)
 	}
@@ -176,9 +175,7 @@ func TestReplayJSON(t *testing.T) {
 	var out, progress strings.Builder
 	o := options(&scripted{answers: []any{run}}, &out, &progress)
 	o.JSON = true
-	if err := Replay(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, Replay(t.Context(), o))
 	var got replay.Run
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Result.Evaluated != 3 || got.Result.Samples[0].DecisionID != "d\x1b[2J" || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("the output is %s, %v, want the run, with control characters escaped", &out, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -24,9 +25,7 @@ func TestColours(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		var out bytes.Buffer
 		o := Options{Format: FormatText, Colour: colour, Out: &out}
-		if err := o.write("test", Report{Text: func(p *printer) { p.tests(r, 80) }}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, o.write("test", Report{Text: func(p *printer) { p.tests(r, 80) }}))
 		text := out.String()
 		if strings.Contains(text, "\x1b[31m") != colour || strings.ContainsAny(text, "\x07\u009b") || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]") {
 			t.Errorf("colour %t: the output is %q, want our colours alone, if any", colour, text)
@@ -53,9 +52,7 @@ func TestCaseWords(t *testing.T) {
 		report := testReport(rep)
 		report.Text = func(p *printer) { p.tests(rep, 0) }
 		o := Options{Format: format, Out: &out}
-		if err := o.write("test", report); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, o.write("test", report))
 		for _, w := range want {
 			if !strings.Contains(out.String(), w) {
 				t.Errorf("%s: the output is %s, want %q in it", format, out.String(), w)

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func decoded(t *testing.T, doc string) Document {
 	t.Helper()
 	tree, err := Decode([]byte(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return tree
 }
 
@@ -87,13 +87,9 @@ func TestWhere(t *testing.T) {
 func TestReleased(t *testing.T) {
 	for _, family := range []string{"", "oem"} {
 		docs, err := Released(family)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		files, err := released.ReadDir(path.Join("released", family))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		var names []string
 		for _, f := range files {
 			if !f.IsDir() {

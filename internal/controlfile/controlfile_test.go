@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func files(pairs ...string) []File {
@@ -139,9 +141,7 @@ func TestWriteRead(t *testing.T) {
 		{Path: "../bad.rego", Name: "policy test", Status: "active", Source: "package e\n"},
 	}
 	out, err := Write(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	repo, issues := Read(out)
 	if len(issues) > 0 || len(repo.Controls) != len(in) {
 		t.Fatalf("Read of what was written = %+v, want %d controls: %+v", issues, len(in), out)

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // open opens a book that is closed when the test ends.
 func open(t testing.TB, dir string) *File {
 	t.Helper()
 	b, err := Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -30,9 +30,7 @@ func open(t testing.TB, dir string) *File {
 func start(t testing.TB, b *File, key string) *Counter {
 	t.Helper()
 	c, err := b.New(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return c
 }
 
@@ -116,17 +114,13 @@ func TestATornSlotIsFree(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	good, err := os.ReadFile(names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	last := len(good) - slotSize // the slot that is used first
 	for i := sourceAt; i < keyAt+len("key"); i++ {
 		bad := slices.Clone(good)
 		bad[last+i] ^= 0xff
 		other := t.TempDir()
-		if err := os.WriteFile(filepath.Join(other, "0.tally"), bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(other, "0.tally"), bad, 0o600))
 		if left := open(t, other).Leftover(); len(left) != 0 {
 			t.Errorf("with byte %d wrong, %q is left", i, left[0].Key)
 		}
@@ -155,9 +149,7 @@ func TestAKeyMustFit(t *testing.T) {
 func dirWithout(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
 	return dir
 }
 
@@ -170,12 +162,8 @@ func TestAFileOfAnotherSizeIsMended(t *testing.T) {
 		for range slots {
 			start(t, b, "key").Add(2)
 		}
-		if err := os.Truncate(b.files[0].name, int64(size)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(filepath.Join(dir, "other.tally"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Truncate(b.files[0].name, int64(size)))
+		errtest.Must(t, os.Mkdir(filepath.Join(dir, "other.tally"), 0o700))
 		again := open(t, dir)
 		left := again.Leftover()
 		if want := min((size+slotSize-keyAt-len("key"))/slotSize, slots); len(left) != want || counts(left)["key"] != int64(2*want) {
@@ -196,9 +184,7 @@ func TestALostFileEndsNothing(t *testing.T) {
 	for _, size := range []int64{0, 4096, 100 * slotSize} {
 		dir, told := t.TempDir(), &bytes.Buffer{}
 		b, err := Open(dir, slog.New(slog.NewTextHandler(told, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		old := start(t, b, "old")
 		var rest []*Counter
 		for range slots - 10 {
@@ -206,9 +192,7 @@ func TestALostFileEndsNothing(t *testing.T) {
 		}
 		old.Add(5)
 		first := b.files[0]
-		if err := os.Truncate(first.name, size); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Truncate(first.name, size))
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -225,9 +226,7 @@ func TestStatsAfterACrash(t *testing.T) {
 		first := newHouse(t, c, t.TempDir())
 		first.record(ds)
 		left := t.TempDir() // the content of the disk when the process is killed
-		if err := os.CopyFS(left, os.DirFS(first.dir)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.CopyFS(left, os.DirFS(first.dir)))
 		first.ship()
 		first.hold(ds, "before the crash")
 		second := newHouse(t, c, left)
@@ -301,9 +300,7 @@ func TestSpans(t *testing.T) {
 			from := to.Add(-time.Duration(r.IntN(150)) * time.Minute)
 			sc := scope.Scope{Tenant: scope.DefaultTenant, Env: []scope.Env{scope.AnyEnv, scope.Production, scope.Sandbox}[r.IntN(3)]}
 			rows, err := h.Log.Rollups(t.Context(), sc, stats.Minute, from, to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			want := stats.Rollup{Start: stats.Minute.Start(from)}
 			for i := range rows {
 				want.Merge(&rows[i])

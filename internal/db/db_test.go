@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -28,7 +29,7 @@ type named struct {
 func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
 	t.Helper()
 	d, err := c.Tenant(context.Background(), id)
-	must(t, err)
+	errtest.Must(t, err)
 	return d
 }
 
@@ -39,7 +40,7 @@ func put(t testing.TB, d *db.DB, name, value string) {
 		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2)`, name, value)
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // settings returns a store's settings, ordered by name.
@@ -48,7 +49,7 @@ func settings(t testing.TB, d *db.DB) []named {
 	list, err := db.ReadStore(context.Background(), d, func(tx *db.Tx) ([]named, error) {
 		return db.All[named](context.Background(), tx, `SELECT * FROM settings ORDER BY name`)
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return list
 }
 
@@ -303,7 +304,7 @@ func TestBumpAndWatch(t *testing.T) {
 					}
 					return err
 				})
-				must(t, err)
+				errtest.Must(t, err)
 				if got := wait(t, notified); got != "t2/policies" {
 					t.Errorf("notification = %q, want t2/policies", got)
 				}
@@ -396,18 +397,18 @@ func TestDropTenant(t *testing.T) {
 		if err := c.CreateTenant(ctx, "t2"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("CreateTenant of a tenant that exists: got %v, want a conflict", err)
 		}
-		must(t, c.DropTenant(ctx, "t2"))
+		errtest.Must(t, c.DropTenant(ctx, "t2"))
 		if _, err := c.Tenant(ctx, "t2"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("Tenant after the drop: got %v, want not found", err)
 		}
 		if ids, err := c.Tenants(ctx); err != nil || len(ids) != 1 {
 			t.Errorf("Tenants after the drop = %v, %v, want 1", ids, err)
 		}
-		must(t, c.CreateTenant(ctx, "t2"))
+		errtest.Must(t, c.CreateTenant(ctx, "t2"))
 		if got := settings(t, tenant(t, c, "t2")); len(got) != 0 {
 			t.Errorf("settings of the new t2 = %v, want none", got)
 		}
-		must(t, c.DropTenant(ctx, "t2"))
+		errtest.Must(t, c.DropTenant(ctx, "t2"))
 	})
 }
 
@@ -419,12 +420,4 @@ func TestHealth(t *testing.T) {
 			t.Errorf("Health = %+v, want up with a connection", h)
 		}
 	})
-}
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

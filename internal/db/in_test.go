@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestAllIn: for any number of keys, each is looked up once, also if the query has other arguments
@@ -25,7 +26,7 @@ func TestAllIn(t *testing.T) {
 			_, err := db.ExecRows(ctx, tx, `INSERT INTO keyed (id, odd) VALUES `, rows, ``)
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		for _, n := range []int{0, 1, 4, 5, 26, 131, 500, 1234} {
 			keys := make([]int64, n)
 			for i := range keys {

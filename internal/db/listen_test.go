@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -62,7 +63,7 @@ func TestWarnsOfLostAnnouncements(t *testing.T) {
 	notified := make(chan string, 10)
 	c.Watch(func(id scope.TenantID, name string) { notified <- string(id) + "/" + name })
 	u, err := url.Parse(cfg.URL)
-	must(t, err)
+	errtest.Must(t, err)
 	name, server := strings.TrimPrefix(u.Path, "/"), dbtest.Server(t)
 	cut := func(allow string) {
 		t.Helper()

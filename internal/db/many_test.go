@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestExecRows: for any number of rows, each is written once, including NULL, and with explicit
@@ -18,7 +19,7 @@ func TestExecRows(t *testing.T) {
 			_, err := tx.Exec(ctx, `CREATE TABLE many (id BIGINT NOT NULL PRIMARY KEY, word TEXT, share DOUBLE PRECISION)`)
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		type row struct {
 			ID    int64    `db:"id"`
 			Word  string   `db:"word"`
@@ -62,7 +63,7 @@ func TestExecRows(t *testing.T) {
 				}
 				return nil
 			})
-			must(t, err)
+			errtest.Must(t, err)
 		}
 		err = c.System().Write(ctx, func(tx *db.Tx) error {
 			_, err := db.ExecRows(ctx, tx, `INSERT INTO many (id, word, share) VALUES `, [][]any{{1, "a", nil}, {2, "b"}}, "")

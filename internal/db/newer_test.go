@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -22,13 +23,13 @@ func TestNewerSchema(t *testing.T) {
 				ctx := context.Background()
 				cfg := dbtest.Config(t, backend)
 				c, err := db.Open(ctx, cfg)
-				must(t, err)
+				errtest.Must(t, err)
 				defer c.Close()
 				if err := c.CreateTenant(ctx, scope.DefaultTenant); err != nil && !fault.Is(err, fault.Conflict) {
 					t.Fatal(err)
 				}
 				store, err := c.Tenant(ctx, scope.DefaultTenant)
-				must(t, err)
+				errtest.Must(t, err)
 				if where == "system" {
 					store = c.System()
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -45,7 +46,7 @@ func store(t *testing.T, d *db.DB, name, value string) {
 		_, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // place creates an empty tenant in a region.
@@ -58,7 +59,7 @@ func place(t *testing.T, c *db.Cluster, id scope.TenantID, region string) {
 		}
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // TestRegionsHoldTheirTenants: a tenant's rows are in its region's store and nowhere else, regions
@@ -96,8 +97,8 @@ func TestRegionsHoldTheirTenants(t *testing.T) {
 					t.Errorf("health of %s = %v, want up", region, h)
 				}
 			}
-			must(t, c.DropTenant(ctx, dbtest.Second))
-			must(t, c.CreateTenant(ctx, dbtest.Second))
+			errtest.Must(t, c.DropTenant(ctx, dbtest.Second))
+			errtest.Must(t, c.CreateTenant(ctx, dbtest.Second))
 			for _, region := range append(c.Regions(), "") {
 				place(t, c, dbtest.Second, region)
 				if got := stored(t, tenant(t, c, dbtest.Second)); len(got) != 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -23,7 +24,7 @@ import (
 func admin(t testing.TB, address string, statements ...string) {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), address)
-	must(t, err)
+	errtest.Must(t, err)
 	defer c.Close(context.Background())
 	for _, sql := range statements {
 		if _, err := c.Exec(context.Background(), sql); err != nil {
@@ -40,21 +41,21 @@ func emptyDatabase(t testing.TB) string {
 	login := name + "_app"
 	admin(t, server, "CREATE ROLE "+login+" LOGIN CREATEROLE NOINHERIT", "CREATE DATABASE "+name+" OWNER "+login)
 	u, err := url.Parse(server)
-	must(t, err)
+	errtest.Must(t, err)
 	u.Path, u.User = "/"+name, url.User(login)
 	address := u.String()
 	t.Cleanup(func() {
 		u.User = nil
 		var roles []string
 		c, err := pgx.Connect(context.Background(), server)
-		must(t, err)
+		errtest.Must(t, err)
 		defer c.Close(context.Background())
 		rows, err := c.Query(context.Background(), `SELECT quote_ident(r.rolname) FROM pg_auth_members m
 			JOIN pg_roles r ON r.oid = m.roleid JOIN pg_roles l ON l.oid = m.member WHERE l.rolname = $1`, login)
 		if err == nil {
 			roles, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
-		must(t, err)
+		errtest.Must(t, err)
 		statements := []string{"DROP DATABASE " + name + " WITH (FORCE)"}
 		for _, r := range append(roles, login) {
 			statements = append(statements, "DROP ROLE "+r)
@@ -135,13 +136,13 @@ func TestSharedRole(t *testing.T) {
 			ctx := context.Background()
 			c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), SharedRole: shared, MaxConns: 2})
 			for _, id := range []scope.TenantID{"default", "t2", "a-tenant-with-hyphens", scope.TenantID(strings.Repeat("l", 63)), scope.TenantID(strings.Repeat("l", 62) + "m")} {
-				must(t, c.CreateTenant(ctx, id))
+				errtest.Must(t, c.CreateTenant(ctx, id))
 				put(t, tenant(t, c, id), "same", string(id))
 				if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != string(id) {
 					t.Errorf("settings of %s = %v, want its own", id, got)
 				}
 			}
-			must(t, c.DropTenant(ctx, "t2"))
+			errtest.Must(t, c.DropTenant(ctx, "t2"))
 		})
 	}
 }
@@ -263,7 +264,7 @@ func TestDropDuringTransaction(t *testing.T) {
 		return err
 	}
 	for id, tables := range map[scope.TenantID][2]string{"one": {"bouncers", "bridge_presence"}, "other": {"bridge_presence", "bouncers"}} {
-		must(t, c.CreateTenant(ctx, id))
+		errtest.Must(t, c.CreateTenant(ctx, id))
 		dropped := make(chan error, 1)
 		var once sync.Once
 		// The transaction may be the one that loses; then its tables are gone.

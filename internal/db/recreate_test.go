@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -47,13 +48,13 @@ func TestRecreatedTenant(t *testing.T) {
 			c := dbtest.OpenConfig(t, dbtest.Config(t, kind))
 			const id = "again" // a role of this name is in no other test's database
 			for n := range 3 {
-				must(t, c.CreateTenant(ctx, id))
+				errtest.Must(t, c.CreateTenant(ctx, id))
 				readAtOnce(t, c, id, 4)
 				store(t, tenant(t, c, id), fmt.Sprint(n), "new")
 				if got := stored(t, tenant(t, c, id)); len(got) != 1 {
 					t.Errorf("settings of the new store = %v, want 1", got)
 				}
-				must(t, c.DropTenant(ctx, id))
+				errtest.Must(t, c.DropTenant(ctx, id))
 			}
 		})
 	}
@@ -88,7 +89,7 @@ func TestDropWhileRead(t *testing.T) {
 		}
 	})
 	<-reads
-	must(t, c.DropTenant(ctx, dbtest.Second))
+	errtest.Must(t, c.DropTenant(ctx, dbtest.Second))
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := c.CreateTenant(short, dbtest.Second); err == nil {
@@ -124,10 +125,10 @@ func TestStaleStoreAfterMove(t *testing.T) {
 			if err == nil {
 				err = to.Provision(ctx)
 			}
-			must(t, err)
+			errtest.Must(t, err)
 			store(t, to, "a", "new")
 			from, err := c.At(dbtest.Second, "")
-			must(t, err)
+			errtest.Must(t, err)
 			err = c.System().Write(ctx, func(tx *db.Tx) error { // without a notification
 				_, err := tx.Exec(ctx, `UPDATE tenants SET store = $2 WHERE id = $1`, dbtest.Second, name)
 				return err
@@ -135,7 +136,7 @@ func TestStaleStoreAfterMove(t *testing.T) {
 			if err == nil {
 				err = from.Discard(ctx, func(*db.Tx) error { return nil })
 			}
-			must(t, err)
+			errtest.Must(t, err)
 			if got := stored(t, was); got["a"] != "new" {
 				t.Errorf("settings read with the stale handle = %v, want a = new", got)
 			}

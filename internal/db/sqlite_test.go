@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -28,7 +29,7 @@ func TestIdleFilesAreClosed(t *testing.T) {
 	var stores []*db.DB
 	for i := range 8 {
 		id := scope.TenantID(fmt.Sprintf("tenant%d", i))
-		must(t, c.CreateTenant(ctx, id))
+		errtest.Must(t, c.CreateTenant(ctx, id))
 		stores = append(stores, tenant(t, c, id))
 	}
 	hold, held := make(chan struct{}), make(chan struct{})
@@ -79,7 +80,7 @@ func TestFilesOfASweepAreClosed(t *testing.T) {
 	const tenants, atOnce, atRest = 48, 32, 16 // of files that were opened just now, and that nobody uses
 	for i := range tenants {
 		id := scope.TenantID(fmt.Sprintf("tenant%d", i))
-		must(t, c.CreateTenant(ctx, id))
+		errtest.Must(t, c.CreateTenant(ctx, id))
 		put(t, tenant(t, c, id), "a", "x")
 	}
 	most := func(files int) int { return 2*files + 5 } // each has a writer and a reader here; the system store has some
@@ -201,7 +202,7 @@ func TestDamagedFile(t *testing.T) {
 	ctx := context.Background()
 	cfg := dbtest.Config(t, dbtest.SQLite)
 	path := filepath.Join(cfg.Dir, "tenants", "t2.db")
-	must(t, os.WriteFile(path, []byte("this is no database at all, is it?"), 0o600))
+	errtest.Must(t, os.WriteFile(path, []byte("this is no database at all, is it?"), 0o600))
 	c := dbtest.OpenConfig(t, cfg)
 	if _, err := c.Tenant(ctx, "t2"); err == nil {
 		t.Error("Tenant opens a damaged file, want an error")

@@ -3,6 +3,7 @@ package decision
 import (
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -19,9 +20,7 @@ func TestLimitAgent(t *testing.T) {
 		`{"id":"agent:7","type":"user"}`: false, `{"id":"agent:7","roles":[]}`: false, `{"id":"agent:7","act":{"sub":"ann"}}`: false,
 	} {
 		user, err := value.Decode([]byte(text), value.Limits{Depth: 8, Bytes: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req := rego.Request{User: user}
 		if err = limitAgent(bot, &req); want != (err == nil) || !want && !fault.Is(err, fault.Forbidden) {
 			t.Errorf("%s: %v, want it accepted: %v", text, err, want)

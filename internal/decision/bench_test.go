@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -65,13 +66,9 @@ func evaluateEach(b *testing.B, s *decision.Service, env scope.Env) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		v, err := value.Decode(bodies[i%len(bodies)], value.Limits{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, err)
 		r, err := s.Evaluate(context.Background(), sc, v)
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, err)
 		out = r.AppendJSON(out[:0])
 	}
 }
@@ -80,9 +77,7 @@ func evaluateEach(b *testing.B, s *decision.Service, env scope.Env) {
 func auditLog(b *testing.B, s *decision.Service) *audit.DecisionLog {
 	b.Helper()
 	log, err := spool.Open(spool.Config{Dir: b.TempDir(), Sync: spool.SyncNever})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	b.Cleanup(func() { log.Close() })
 	return audit.NewDecisionLog(audit.Config{Spool: log, Now: s.Now, Logger: slog.Default(), Alarm: func(scope.TenantID, error) {}})
 }
@@ -136,9 +131,7 @@ func BenchmarkBulk(b *testing.B) {
 			v, err := value.Decode(body, value.Limits{})
 			return v.Get("decisions").Elems(), err
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, err)
 		out = r.AppendJSON(out[:0])
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/decision")

@@ -10,6 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -39,9 +40,7 @@ func TestPanicsAreReported(t *testing.T) {
 	if one == 0 {
 		t.Errorf("counted %v after one decision, want some", counted)
 	}
-	if _, err := c.EvaluateBulk(context.Background(), anyone, c.items("["+request+","+request+"]")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.EvaluateBulk(context.Background(), anyone, c.items("["+request+","+request+"]"))))
 	if counted["decision"] != 3*one {
 		t.Errorf("counted %v after three decisions, want %d", counted, 3*one)
 	}

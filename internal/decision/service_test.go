@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -78,9 +79,7 @@ func TestTracesAnswers(t *testing.T) {
 	var traced []string
 	c.Traced = func(_ context.Context, _, effect string) { traced = append(traced, effect) }
 	body := c.object(`{"user":{"id":"ann"},"resource":{"id":1}}`)
-	if _, err := c.Evaluate(context.Background(), anyone, body); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.Evaluate(context.Background(), anyone, body)))
 	c.Record = func(scope.TenantID, *audit.Decision) error {
 		return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written")
 	}
@@ -107,16 +106,12 @@ func TestEveryEvaluationCounts(t *testing.T) {
 	c.Now = func() time.Time { clock = clock.Add(time.Microsecond); return clock } // each reading takes a microsecond
 	c.Share = decision.NewShare(1, c.Now)
 	evaluate := func(user string) {
-		if _, err := c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`))))
 	}
 	evaluate("ann")
 	evaluate("eve") // the second control ends it
 	evaluate("nobody")
-	if _, err := c.EvaluateBulk(context.Background(), anyone, c.items(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.EvaluateBulk(context.Background(), anyone, c.items(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`))))
 	type figures struct{ evaluations, hits, undecided, allowed, denied int64 }
 	got := map[int64]figures{}
 	var all time.Duration
@@ -180,13 +175,9 @@ func TestBulkItems(t *testing.T) {
 	c := newFixture(t, `{}`)
 	in := scope.Scope{Tenant: "acme", Env: scope.Sandbox}
 	out, err := c.EvaluateBulk(context.Background(), in, c.items(`[{"decision_id":"theirs"},{"decision_id":"theirs","environment":"sandbox"},{}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var answer struct{ Results []map[string]any }
-	if err := json.Unmarshal(out.AppendJSON(nil), &answer); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(out.AppendJSON(nil), &answer))
 	for i, want := range []string{"theirs own-1 own-1 sandbox", "theirs own-2 own-2 sandbox", "own-3 own-3 own-3 sandbox"} {
 		r := answer.Results[i]
 		if got := fmt.Sprint(r["decision_id"], " ", r["audit_id"], " ", c.records[i].DecisionID, " ", c.records[i].Environment); got != want {
@@ -205,9 +196,7 @@ func TestOneTimestamp(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
 	c.Now = func() time.Time { return at }
 	r, err := c.Evaluate(context.Background(), anyone, c.object(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !r.Timestamp.Equal(c.records[0].Timestamp) || r.Timestamp.Nanosecond() != 123456000 {
 		t.Errorf("the answer has %s, the record %s, want the same microsecond", r.Timestamp, c.records[0].Timestamp)
 	}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -195,9 +196,7 @@ func TestFollowedIsBuilt(t *testing.T) {
 		following := w.snapshots(true)
 		get := func(s *decision.Snapshots) *rego.Set {
 			set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return set
 		}
 		small := rapid.Int64Range(1, 5)
@@ -255,9 +254,7 @@ func TestFollowingSharesWhatDidNotChange(t *testing.T) {
 	get := func() *rego.Set {
 		t.Helper()
 		set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return set
 	}
 	first := get()
@@ -299,9 +296,7 @@ func TestBrokenControlDenies(t *testing.T) {
 	ask := func(path string) rego.Decision {
 		t.Helper()
 		set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req := rego.Request{Path: path, Resource: value.Object(value.Member{Key: "path", Value: value.String(path)})}
 		return set.Decide(context.Background(), &req, rego.Options{Cache: rego.NewCache(1 << 20)})
 	}
@@ -335,9 +330,7 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := w.snapshots(incremental)
 			get := func() {
-				if _, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox); err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, errtest.Of(s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)))
 			}
 			get()
 			for b.Loop() {
@@ -356,20 +349,14 @@ func TestSnapshotFollowsSpellings(t *testing.T) {
 	w := newStore()
 	w.pip = value.Object(value.Member{Key: "level", Value: value.Int(1)})
 	s := w.snapshots(true)
-	if _, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(s.Get(context.Background(), scope.DefaultTenant, "sandbox")))
 	for _, spelling := range []string{"1.0", "1e0", "1"} {
 		n, err := value.Number(spelling)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		w.pip = value.Object(value.Member{Key: "level", Value: n})
 		w.bump(s)
 		set, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if got := string(set.Data([]string{"pip", "level"}).AppendJSON(nil)); got != spelling {
 			t.Errorf("data.pip.level is %s, want %s", got, spelling)
 		}
@@ -399,9 +386,7 @@ func TestSnapshotWhileTheStoreHangs(t *testing.T) {
 			t.Fatalf("decisions wait for the store: %v", err)
 		}
 		set, err := s.Get(context.Background(), "acme", scope.Production)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return set.Revision()
 	}
 	if get() != 1 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -39,9 +40,7 @@ var whole = sync.OnceValues(func() (*api.API, error) {
 func served(t *testing.T) *api.API {
 	t.Helper()
 	a, err := whole()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return a
 }
 
@@ -82,9 +81,7 @@ func operations(t *testing.T, lang string) []operation {
 			Tags                 []string
 		}
 	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(body, &doc))
 	var out []operation
 	for path, item := range doc.Paths {
 		for method, op := range item {
@@ -276,15 +273,11 @@ func plain(t *testing.T, w *httptest.ResponseRecorder) string {
 	var body io.Reader = w.Body
 	if w.Header().Get("Content-Encoding") == "gzip" {
 		r, err := gzip.NewReader(w.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		body = r
 	}
 	out, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return string(out)
 }
 
@@ -360,9 +353,7 @@ func TestContract(t *testing.T) {
 		}
 	}
 	body := served(t).Edition("", "en").Body
-	if err := json.Unmarshal(body, &doc); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(body, &doc))
 	if policy := doc.Info.Contract.DeprecationPolicy; !strings.Contains(html.UnescapeString(page(t, "/devdocs?lang=en")), policy) {
 		t.Errorf("the overview lacks the deprecation policy of the document: %s", policy)
 	}

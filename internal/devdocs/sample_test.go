@@ -15,6 +15,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -22,9 +23,7 @@ import (
 func golden(t *testing.T) []*operation {
 	t.Helper()
 	doc, areas, err := read(goldenDocument(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	doc.resolve()
 	var out []*operation
 	for _, a := range areas {
@@ -42,9 +41,7 @@ func golden(t *testing.T) []*operation {
 func goldenDocument(t *testing.T) []byte {
 	t.Helper()
 	body, err := os.ReadFile("../api/testdata/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return body
 }
 
@@ -98,9 +95,7 @@ func TestGoSampleCompiles(t *testing.T) {
 		form := fmt.Sprint(op.Auth, op.Request != nil, len(op.Samples))
 		if code := op.sample("go"); code != "" && !seen[form] {
 			seen[form] = true
-			if err := os.WriteFile(filepath.Join(dir, op.ID+".go"), []byte(code), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.WriteFile(filepath.Join(dir, op.ID+".go"), []byte(code), 0o600))
 			if out, err := exec.CommandContext(t.Context(), "go", "vet", filepath.Join(dir, op.ID+".go")).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s\n%s", op.ID, err, out, code)
 			}
@@ -119,9 +114,7 @@ func TestShellSamples(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-s")
 	cmd.Stdin = strings.NewReader(script.String())
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	calls := strings.Split(string(out), "\x1e")
 	if len(calls) != len(ops)+1 {
 		t.Fatalf("%d calls, want one for each of %d operations", len(calls)-1, len(ops))
@@ -215,9 +208,7 @@ func TestScriptSamples(t *testing.T) {
 			fmt.Fprintf(&all, "async function f%d() {\n%s\n}\n", i, op.sample("javascript"))
 		}
 		file := filepath.Join(t.TempDir(), "samples.mjs")
-		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(file, []byte(all.String()), 0o600))
 		if out, err := exec.CommandContext(t.Context(), "node", "--check", file).CombinedOutput(); err != nil {
 			t.Errorf("JavaScript: %v\n%s", err, out)
 		}
@@ -227,9 +218,7 @@ func TestScriptSamples(t *testing.T) {
 // TestExamples: each example of a body is valid for its schema.
 func TestExamples(t *testing.T) {
 	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	check := func(where, example string, content openapi3.Content) {
 		media := content["application/json"]
 		if example == "" || media == nil || media.Schema == nil {
@@ -258,17 +247,13 @@ func TestExamples(t *testing.T) {
 // TestGuideBodies: the bodies in guides are valid for their operations.
 func TestGuideBodies(t *testing.T) {
 	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for file, path := range map[string]string{
 		"webhook-subscribe.sh": "/api/v1/webhooks", "bouncer-register.sh": "/api/v1/bouncers",
 		"first-control-2-resource.sh": "/api/v1/resources",
 	} {
 		code, err := guideCode(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_, body, _ := strings.Cut(code, "-d '")
 		body, _, _ = strings.Cut(body, "'")
 		var v any

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 var spoken = []string{"en", "es", "fr"}
@@ -22,14 +23,10 @@ var values = regexp.MustCompile(`\{\d\}`)
 // there are texts for all areas, facts and kinds of changes.
 func TestWords(t *testing.T) {
 	english, err := readWords("en")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, lang := range spoken {
 		words, err := readWords(lang)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, key := range slices.Sorted(maps.Keys(english)) {
 			text := words[key]
 			if strings.TrimSpace(text) == "" {
@@ -72,13 +69,9 @@ func sortedMatches(text string) []string {
 // TestUsedWords: the script has all the texts that it uses, and there are no unused ones.
 func TestUsedWords(t *testing.T) {
 	words, err := readWords("en")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	script, err := files.ReadFile("static/docs.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	asked := map[string]bool{}
 	for _, m := range regexp.MustCompile(`say\(\s*(?:right \? )?"(\w+)"(?: : "(\w+)")?`).FindAllSubmatch(script, -1) {
 		asked[string(m[1])] = true
@@ -106,9 +99,7 @@ const mayWait = 5
 func TestErrorWords(t *testing.T) {
 	for _, lang := range spoken[1:] {
 		var texts faultTexts
-		if err := readJSON("errors/"+lang+".json", &texts); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, readJSON("errors/"+lang+".json", &texts))
 		rows, sections := map[string]bool{}, map[string]bool{}
 		shapes := map[string]bool{}
 		all := errorsPage(t)
@@ -154,9 +145,7 @@ func compare(t *testing.T, what string, most int, want map[string]bool, got map[
 func errorsPage(t *testing.T) *faults {
 	t.Helper()
 	page, err := docsPage("errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	all := parseFaults(page)
 	rows := 0
 	for _, s := range all.sections {
@@ -210,14 +199,10 @@ func TestGuides(t *testing.T) {
 		return strings.Join(out, "\n")
 	}
 	english, err := readGuides("en")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, lang := range spoken[1:] {
 		others, err := readGuides(lang)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for i, g := range others {
 			if got, want := shape(g), shape(english[i]); got != want {
 				t.Errorf("%s, %s:\n%s\nin English:\n%s", lang, g.name, got, want)
@@ -228,9 +213,7 @@ func TestGuides(t *testing.T) {
 		}
 	}
 	code, err := guideCode("webhook-verify.go.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if _, err := parser.ParseFile(token.NewFileSet(), "verify.go", code, 0); err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -40,10 +41,10 @@ func service(t testing.TB, c *db.Cluster, now *time.Time) (*Service, *dnstest.Se
 	t.Helper()
 	dns := dnstest.Start(t)
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	must(t, err)
+	errtest.Must(t, err)
 	clock := func() time.Time { return *now }
 	tenants := &tenant.Service{Stores: c, Now: clock, BaseDomain: "gate.example"}
-	must(t, tenants.EnsureDefault(context.Background()))
+	errtest.Must(t, tenants.EnsureDefault(context.Background()))
 	return &Service{Stores: c, Tenants: tenants, DNS: Resolver{Server: dns.Addr}, Box: box, Random: rand.Reader, Now: clock, BaseDomain: "gate.example"}, dns
 }
 
@@ -60,10 +61,10 @@ func TestLifeOfADomain(t *testing.T) {
 		ctx, now := context.Background(), noon
 		s, dns := service(t, c, &now)
 		routes, err := LoadRoutes(ctx, c, func() time.Time { return now }, slog.New(slog.DiscardHandler))
-		must(t, err)
+		errtest.Must(t, err)
 		routed := func() scope.TenantID {
 			t.Helper()
-			must(t, routes.load(ctx))
+			errtest.Must(t, routes.load(ctx))
 			rt, _ := routes.Find("shop.acme.test")
 			return rt.Tenant
 		}
@@ -160,7 +161,7 @@ func TestADomainMayLeadFurther(t *testing.T) {
 	s, dns := service(t, dbtest.Open(t, dbtest.SQLite), &now)
 	ctx := context.Background()
 	d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test"})
-	must(t, err)
+	errtest.Must(t, err)
 	point(dns, d)
 	dns.CNAME("shop.acme.test", "lb.cloud.test")
 	if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); !fault.Is(err, fault.Invalid) {
@@ -180,13 +181,13 @@ func TestDomainsAreWatched(t *testing.T) {
 		s, dns := service(t, c, &now)
 		cert, key := pair(t, "shop.acme.test", noon.Add(40*24*time.Hour))
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})
-		must(t, err)
+		errtest.Must(t, err)
 		point(dns, d)
-		must(t, errOf(s.Verify(ctx, own, dbtest.Second, d.Domain)))
+		errtest.Must(t, errtest.Of(s.Verify(ctx, own, dbtest.Second, d.Domain)))
 		alerts := func(step, want string) {
 			t.Helper()
 			for range 2 {
-				must(t, s.Check(ctx))
+				errtest.Must(t, s.Check(ctx))
 			}
 			list, err := s.Tenants.Alerts(ctx, own, dbtest.Second)
 			got := ""
@@ -218,11 +219,11 @@ func TestDomainsAreWatched(t *testing.T) {
 		}
 		now = noon
 		cert, key = pair(t, "*.acme.test", noon.Add(400*24*time.Hour))
-		must(t, errOf(s.Update(ctx, own, dbtest.Second, d.Domain, Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)})))
+		errtest.Must(t, errtest.Of(s.Update(ctx, own, dbtest.Second, d.Domain, Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)})))
 		alerts("it has a new certificate", " domain_certificate(over) domain_unresolved(over)")
 
 		// A process that was killed between the two commits left no route.
-		must(t, c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }))
+		errtest.Must(t, c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }))
 		alerts("its route is missing", " domain_certificate(over) domain_unresolved(over)")
 		err = c.System().Read(ctx, func(tx *db.Tx) error {
 			owner, err := ownerOf(ctx, tx, d.Domain)
@@ -231,7 +232,7 @@ func TestDomainsAreWatched(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		// A route without the certificate is repaired: an old one, or one after half a change.
 		before, err := s.Get(ctx, own, dbtest.Second, d.Domain)
 		if err != nil || before.Certificate.Source != SourceUploaded {
@@ -241,7 +242,7 @@ func TestDomainsAreWatched(t *testing.T) {
 			_, err := tx.Exec(ctx, `UPDATE domain_routes SET pair = '', acme = FALSE, hsts = 7`)
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		alerts("its route has no certificate", " domain_certificate(over) domain_unresolved(over)")
 		err = c.System().Read(ctx, func(tx *db.Tx) error {
 			rt, err := selectRoute(ctx, tx, d.Domain)
@@ -250,8 +251,8 @@ func TestDomainsAreWatched(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
-		must(t, s.Forget(ctx, dbtest.Second))
+		errtest.Must(t, err)
+		errtest.Must(t, s.Forget(ctx, dbtest.Second))
 	})
 }
 
@@ -262,7 +263,7 @@ func TestATenantsNamesAreClaims(t *testing.T) {
 	s.Tenants.OnCreate = append(s.Tenants.OnCreate, s.Claim)
 	root := scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}}
 	made, err := s.Tenants.Create(context.Background(), root, tenant.Draft{Name: "Acme", Domain: "acme.test", CustomDomain: "Access.Acme.test"})
-	must(t, err)
+	errtest.Must(t, err)
 	list, err := s.List(context.Background(), root, made.ID)
 	if err != nil || len(list) != 3 || !list[0].IsDefault || list[1].Domain != "access.acme.test" || list[2].Domain != "acme.test" || list[2].Status != Pending {
 		t.Errorf("List = %+v, %v, want the default domain and two claims", list, err)
@@ -368,7 +369,7 @@ func TestKeysAreSealed(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	s, _ := service(t, c, &now)
 	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
-	must(t, errOf(s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})))
+	errtest.Must(t, errtest.Of(s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})))
 	err := c.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 		r, err := selectDomain(ctx, tx, "shop.acme.test")
 		if err != nil {
@@ -385,16 +386,16 @@ func TestKeysAreSealed(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // pair returns a self-signed certificate with its key.
 func pair(t testing.TB, name string, end time.Time) (certificate, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
+	errtest.Must(t, err)
 	return selfSigned(t, name, end, &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
@@ -403,7 +404,7 @@ func weakPair(t testing.TB, name string) (certificate, key string) {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	k, err := rsa.GenerateKey(rand.Reader, 1024)
-	must(t, err)
+	errtest.Must(t, err)
 	return selfSigned(t, name, noon.Add(time.Hour), &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
 }
 
@@ -448,7 +449,7 @@ func pkcs8(k *rsa.PrivateKey) []byte {
 func hugeCertificate(t testing.TB, name string) string {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	return selfSigned(t, name, noon.Add(time.Hour), &huge().PublicKey, k)
 }
 
@@ -459,7 +460,7 @@ func selfSigned(t testing.TB, name string, end time.Time, public, private any) s
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: noon.Add(-240 * time.Hour), NotAfter: end,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	must(t, err)
+	errtest.Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
 }
 
@@ -471,20 +472,20 @@ func TestTakeOver(t *testing.T) {
 		s, dns := service(t, c, &now)
 		s.ACME = true
 		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "bücher.example", HSTSMaxAge: 60})
-		must(t, err)
+		errtest.Must(t, err)
 		point(dns, d)
-		must(t, errOf(s.Verify(ctx, own, dbtest.Second, "BÜCHER.example.")))
+		errtest.Must(t, errtest.Of(s.Verify(ctx, own, dbtest.Second, "BÜCHER.example.")))
 		mine := Order{Domain: d.Domain, Tenant: dbtest.Second}
 		cert, key := pair(t, d.Domain, noon.Add(time.Hour))
-		must(t, s.SaveIssued(ctx, mine, cert, key))
+		errtest.Must(t, s.SaveIssued(ctx, mine, cert, key))
 		for _, spelling := range []string{"bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example.", "Bücher.Example"} {
 			if _, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: spelling}); !fault.Is(err, fault.Conflict) {
 				t.Errorf("Add of %q while it is another tenant's: got %v, want a conflict", spelling, err)
 			}
 		}
-		must(t, errOf(s.Remove(ctx, own, dbtest.Second, "Bücher.example")))
+		errtest.Must(t, errtest.Of(s.Remove(ctx, own, dbtest.Second, "Bücher.example")))
 		theirs, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "XN--BCHER-KVA.example."})
-		must(t, err)
+		errtest.Must(t, err)
 		dns.CNAME(theirs.Domain, theirs.Instructions.Records[0].Value) // the TXT record still has the first tenant's token
 		if _, err := s.Verify(ctx, first, scope.DefaultTenant, theirs.Domain); !fault.Is(err, fault.Invalid) {
 			t.Errorf("Verify with the first tenant's proof: got %v, want invalid", err)
@@ -497,7 +498,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("SaveIssued of the first tenant's order: got %v, want not found", err)
 		}
 		routes, err := LoadRoutes(ctx, c, s.Now, slog.New(slog.DiscardHandler))
-		must(t, err)
+		errtest.Must(t, err)
 		if rt, _ := routes.Find("xn--bcher-kva.example"); rt.Tenant != scope.DefaultTenant || rt.Fingerprint() != "" || rt.HSTS != 0 {
 			t.Errorf("route = %+v, want one of the default tenant without a certificate", rt)
 		}
@@ -507,14 +508,3 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

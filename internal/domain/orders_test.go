@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -26,11 +27,11 @@ func TestOrders(t *testing.T) {
 		s, dns := service(t, c, &now)
 		s.ACME = true
 		routes, err := LoadRoutes(ctx, c, s.Now, slog.New(slog.DiscardHandler))
-		must(t, err)
+		errtest.Must(t, err)
 		due := func(step string, want ...string) []Order {
 			t.Helper()
 			list, err := s.DueOrders(ctx, 10)
-			must(t, err)
+			errtest.Must(t, err)
 			got := []string{}
 			for _, o := range list {
 				got = append(got, o.Domain)
@@ -42,7 +43,7 @@ func TestOrders(t *testing.T) {
 		}
 		route := func() Route {
 			t.Helper()
-			must(t, routes.Reload(ctx))
+			errtest.Must(t, routes.Reload(ctx))
 			rt, _ := routes.Find("a.acme.test")
 			return rt
 		}
@@ -58,7 +59,7 @@ func TestOrders(t *testing.T) {
 			t.Helper()
 			draft.Domain = name
 			d, err := s.Add(ctx, own, dbtest.Second, draft)
-			must(t, err)
+			errtest.Must(t, err)
 			point(dns, d)
 		}
 		no := false
@@ -70,15 +71,15 @@ func TestOrders(t *testing.T) {
 		due("before the verification")
 		certificate("before the verification", "acme pending")
 		for _, name := range []string{"a.acme.test", "off.acme.test", "own.acme.test"} {
-			must(t, errOf(s.Verify(ctx, own, dbtest.Second, name)))
+			errtest.Must(t, errtest.Of(s.Verify(ctx, own, dbtest.Second, name)))
 		}
 		certificate("verified", "acme pending")
 		one := due("one is verified and wants a certificate", "a.acme.test")[0]
-		must(t, errOf(s.BeginOrder(ctx, one, 2)))
+		errtest.Must(t, errtest.Of(s.BeginOrder(ctx, one, 2)))
 		if err := s.PutChallenge(ctx, one, "token.thumbprint"); err != nil || route().Challenge != "token.thumbprint" {
 			t.Errorf("challenge = %q, %v, want token.thumbprint", route().Challenge, err)
 		}
-		must(t, s.SaveFailure(ctx, one, "no\x00such\nhost "+strings.Repeat("x", 1000), 2*time.Hour))
+		errtest.Must(t, s.SaveFailure(ctx, one, "no\x00such\nhost "+strings.Repeat("x", 1000), 2*time.Hour))
 		failed := certificate("after a failure", "acme failing")
 		if failed.Error == nil || !strings.HasPrefix(*failed.Error, "no such host x") || len(*failed.Error) > maxCause+4 || failed.NextAt == nil || !failed.NextAt.Equal(noon.Add(2*time.Hour)) || route().Challenge != "" {
 			t.Errorf("certificate after a failure = %+v", failed)
@@ -89,7 +90,7 @@ func TestOrders(t *testing.T) {
 		if one.Attempts != 1 {
 			t.Errorf("attempts = %d, want 1", one.Attempts)
 		}
-		must(t, errOf(s.BeginOrder(ctx, one, 2)))
+		errtest.Must(t, errtest.Of(s.BeginOrder(ctx, one, 2)))
 		one.Method = "http-01"
 		cert, key = pair(t, "a.acme.test", now.Add(90*24*time.Hour))
 		if err := s.SaveIssued(ctx, Order{Domain: "a.acme.test", Tenant: scope.DefaultTenant}, cert, key); !fault.Is(err, fault.NotFound) {
@@ -102,7 +103,7 @@ func TestOrders(t *testing.T) {
 		if route().Fingerprint() != "" {
 			t.Errorf("route = %+v, want no certificate", route())
 		}
-		must(t, s.SaveIssued(ctx, one, cert, key))
+		errtest.Must(t, s.SaveIssued(ctx, one, cert, key))
 		issued := certificate("issued", "acme active")
 		if issued.Error != nil || issued.NextAt == nil || issued.NextAt.After(issued.NotAfter.Add(-30*24*time.Hour)) {
 			t.Errorf("certificate after SaveIssued = %+v", issued)
@@ -130,7 +131,7 @@ func TestOrders(t *testing.T) {
 		if one.Method != "http-01" || one.Attempts != 0 {
 			t.Errorf("order of the renewal = %+v", one)
 		}
-		must(t, s.SaveFailure(ctx, one, "down", 0))
+		errtest.Must(t, s.SaveFailure(ctx, one, "down", 0))
 		if c := certificate("after a failed renewal", "acme active"); c.Error == nil || route().Fingerprint() != print {
 			t.Errorf("certificate after a failed renewal = %+v, want it in use with the error", c)
 		}
@@ -140,7 +141,7 @@ func TestOrders(t *testing.T) {
 		// A suspended tenant orders and shows no certificates, but keeps them.
 		status := func(status string) {
 			t.Helper()
-			must(t, errOf(s.Tenants.Update(ctx, scope.Scope{Tenant: scope.DefaultTenant, Platform: true}, dbtest.Second, tenant.Change{Status: patch.Set(status)})))
+			errtest.Must(t, errtest.Of(s.Tenants.Update(ctx, scope.Scope{Tenant: scope.DefaultTenant, Platform: true}, dbtest.Second, tenant.Change{Status: patch.Set(status)})))
 		}
 		status(tenant.Suspended)
 		due("suspended")
@@ -155,7 +156,7 @@ func TestOrders(t *testing.T) {
 
 		// An uploaded certificate takes precedence over an ordered one.
 		cert, key = pair(t, "a.acme.test", now.Add(400*24*time.Hour))
-		must(t, errOf(s.Update(ctx, own, dbtest.Second, "a.acme.test", Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)})))
+		errtest.Must(t, errtest.Of(s.Update(ctx, own, dbtest.Second, "a.acme.test", Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)})))
 		certificate("with an uploaded one", "uploaded active")
 		due("with an uploaded one")
 		if rt := route(); rt.Issued != "" || rt.Fingerprint() == print || rt.Fingerprint() == "" {
@@ -164,9 +165,9 @@ func TestOrders(t *testing.T) {
 		if err := s.SaveIssued(ctx, one, cert, key); !fault.Is(err, fault.NotFound) {
 			t.Errorf("SaveIssued after an upload: got %v, want not found", err)
 		}
-		must(t, errOf(s.Update(ctx, own, dbtest.Second, "a.acme.test", Change{Certificate: patch.Clear[string](), PrivateKey: patch.Clear[string]()})))
+		errtest.Must(t, errtest.Of(s.Update(ctx, own, dbtest.Second, "a.acme.test", Change{Certificate: patch.Clear[string](), PrivateKey: patch.Clear[string]()})))
 		due("without the uploaded one", "a.acme.test")
-		must(t, errOf(s.Remove(ctx, own, dbtest.Second, "a.acme.test")))
+		errtest.Must(t, errtest.Of(s.Remove(ctx, own, dbtest.Second, "a.acme.test")))
 		due("removed")
 		var stored int64
 		if err := c.System().Read(ctx, func(tx *db.Tx) (err error) {
@@ -187,16 +188,16 @@ func TestOrdersAreBounded(t *testing.T) {
 		verified := func(sc scope.Scope, name string) Order {
 			t.Helper()
 			d, err := s.Add(ctx, sc, sc.Tenant, Draft{Domain: name})
-			must(t, err)
+			errtest.Must(t, err)
 			point(dns, d)
-			must(t, errOf(s.Verify(ctx, sc, sc.Tenant, name)))
+			errtest.Must(t, errtest.Of(s.Verify(ctx, sc, sc.Tenant, name)))
 			return Order{Domain: name, Tenant: sc.Tenant}
 		}
 		one, other := verified(own, "a.acme.test"), verified(first, "a.other.test")
 		for range 3 {
-			must(t, errOf(s.BeginOrder(ctx, one, 3)))
+			errtest.Must(t, errtest.Of(s.BeginOrder(ctx, one, 3)))
 			now = now.Add(time.Hour)
-			must(t, errOf(s.Remove(ctx, own, dbtest.Second, one.Domain)))
+			errtest.Must(t, errtest.Of(s.Remove(ctx, own, dbtest.Second, one.Domain)))
 			one = verified(own, "a.acme.test")
 		}
 		var f *fault.Error
@@ -212,13 +213,13 @@ func TestOrdersAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatalf("BeginOrder after returned orders: %v", err)
 			}
-			must(t, s.ReturnOrder(ctx, other, at))
+			errtest.Must(t, s.ReturnOrder(ctx, other, at))
 		}
 		now = now.Add(21 * time.Hour)
 		if _, err := s.BeginOrder(ctx, one, 3); err != nil {
 			t.Errorf("BeginOrder a day later: %v", err)
 		}
-		must(t, s.Forget(ctx, dbtest.Second))
+		errtest.Must(t, s.Forget(ctx, dbtest.Second))
 		if _, err := s.BeginOrder(ctx, one, 3); !fault.Is(err, fault.NotFound) {
 			t.Errorf("BeginOrder of a purged tenant: got %v, want not found", err)
 		}
@@ -256,7 +257,7 @@ func TestAccount(t *testing.T) {
 func sealAgain(t *testing.T, s *Service) {
 	t.Helper()
 	sealer := reseal.Sealer{Stores: s.Stores, Columns: s.Secrets(), Logger: slog.New(slog.DiscardHandler)}
-	must(t, sealer.Run(context.Background()))
+	errtest.Must(t, sealer.Run(context.Background()))
 	if n, known := sealer.Counts(); !known || n != (reseal.Counts{}) {
 		t.Errorf("after sealing again: %+v, %v, want nothing left", n, known)
 	}
@@ -275,9 +276,7 @@ func TestAccountUnderAnotherKey(t *testing.T) {
 				all[i][0] = k
 			}
 			box, err := secret.New(all...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			s.Box = box
 			return s.Account(ctx, "https://ca.test/dir", func() (string, error) { return fmt.Sprint("the key of ", keys[0]), nil })
 		}
@@ -293,7 +292,7 @@ func TestAccountUnderAnotherKey(t *testing.T) {
 		if key, err := under(2); err != nil || key != "the key of 1" {
 			t.Errorf("Account under the former key again = %q, %v, want the key of 1", key, err)
 		}
-		must(t, c.System().Write(ctx, func(tx *db.Tx) error {
+		errtest.Must(t, c.System().Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `DELETE FROM acme_accounts`)
 			return err
 		}))
@@ -365,7 +364,7 @@ func TestRoutesRefresh(t *testing.T) {
 		ctx, now := context.Background(), noon
 		s, _ := service(t, c, &now)
 		routes, err := LoadRoutes(ctx, c, s.Now, slog.New(slog.DiscardHandler))
-		must(t, err)
+		errtest.Must(t, err)
 		known := func() bool {
 			routes.Refresh(ctx)
 			_, ok := routes.Find("a.acme.test")
@@ -374,7 +373,7 @@ func TestRoutesRefresh(t *testing.T) {
 		if known() {
 			t.Error("an unknown domain has a route")
 		}
-		must(t, s.claimRoute(ctx, Route{Domain: "a.acme.test", Tenant: dbtest.Second}))
+		errtest.Must(t, s.claimRoute(ctx, Route{Domain: "a.acme.test", Tenant: dbtest.Second}))
 		if known() {
 			t.Error("Refresh reads the store twice within the pause")
 		}

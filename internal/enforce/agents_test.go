@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestStoppedAgentLosesItsSocket checks that the open sockets of an agent close when it is stopped, those
@@ -28,9 +29,7 @@ func TestStoppedAgentLosesItsSocket(t *testing.T) {
 	open := func(of http.Header) *websocket.Conn {
 		t.Helper()
 		c, _, err := websocket.Dial(ctx, b.url+"/ws", &websocket.DialOptions{HTTPHeader: of})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		t.Cleanup(func() { _ = c.CloseNow() })
 		return c
 	}

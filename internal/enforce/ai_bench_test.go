@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // customers is a JSON answer of about 20 kB, with personal data in every record.
@@ -52,9 +54,7 @@ func BenchmarkMaskedAnswer(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				resp, err := client.Post(run.url+"/v1/chat", "application/json", strings.NewReader(chat))
-				if err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, err)
 				n, _ := io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 				took = append(took, time.Since(began))

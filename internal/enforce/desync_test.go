@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -192,9 +193,7 @@ func TestEachClientGetsItsOwnAnswer(t *testing.T) {
 	fulltest.Only(t)
 	files, roots := certificate(t)
 	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, answer := range misbehaviours {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

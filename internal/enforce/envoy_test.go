@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -38,9 +39,7 @@ type envoy struct {
 
 func newEnvoy(t testing.TB, addr string) *envoy {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &envoy{t, authv3.NewAuthorizationClient(conn)}
 }
@@ -478,9 +477,7 @@ func TestExtAuthzTLS(t *testing.T) {
 	p.publish(enforcing(allowAll))
 	start(t, p, "", func(c *Config) { c.GRPCListen, c.TLSCert, c.TLSKey = addr, files["cert"], files["key"] }).at(t, 1)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "bouncer.test"})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer conn.Close()
 	expectOutcome(t, "over TLS", (&envoy{t, authv3.NewAuthorizationClient(conn)}).ask(newCheck("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

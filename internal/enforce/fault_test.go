@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -271,9 +272,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	} {
 		for _, path := range []string{"/", "/mcp"} {
 			c, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // less than ClientReadTimeout
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a.test\r\n%s", path, head)

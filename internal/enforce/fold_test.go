@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -29,9 +30,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 			r.Header.Set(k, v)
 		}
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -226,13 +227,9 @@ func TestNginx(t *testing.T) {
 func TestNginxPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/integrations/nginx.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	conf, err := os.ReadFile("testdata/nginx.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !strings.Contains(string(page), string(conf)) {
 		t.Error("docs/integrations/nginx.md does not contain testdata/nginx.conf unchanged")
 	}
@@ -244,20 +241,14 @@ func startNginx(t *testing.T, bin, bouncer, app string) string {
 	dir := t.TempDir()
 	addr := freeport.Addr(t)
 	conf, err := os.ReadFile("testdata/nginx.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(string(conf))
 	whole := fmt.Sprintf("daemon off;\nmaster_process off;\npid %[1]s/pid;\nerror_log %[1]s/error.log;\nevents {}\nhttp {\naccess_log off;\nclient_body_temp_path %[1]s/b;\nproxy_temp_path %[1]s/p;\nfastcgi_temp_path %[1]s/f;\nuwsgi_temp_path %[1]s/u;\nscgi_temp_path %[1]s/s;\n%[2]s}\n", dir, server)
 	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, []byte(whole), 0o600))
 	cmd := exec.Command(bin, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	eventually(t, "nginx to listen", func() bool {
 		c, err := net.Dial("tcp", addr)

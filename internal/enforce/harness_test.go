@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bundlesync"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -82,9 +83,7 @@ func (p policySet) bundle(t testing.TB) []byte {
 	}
 	set := rego.NewSet(rego.SetSpec{Revision: int64(p.revision), Env: "sandbox", Controls: compiled, Resources: p.resources})
 	own, err := value.FromAny(map[string]any{"id": int64(p.bouncer), "name": "test", "environment": "sandbox", "mode": p.mode, "configuration": p.config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	meta := value.Object(value.Member{Key: "bouncer", Value: own})
 	if !p.agents.IsEmpty() {
 		m := bundle.AgentsMeta(p.agents)
@@ -92,15 +91,11 @@ func (p policySet) bundle(t testing.TB) []byte {
 	}
 	if len(p.hashKey) > 0 {
 		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), masking.KeyPlace("", "k1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		meta = meta.With(masking.KeyMember, value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)}))
 	}
 	data, err := bundle.Write(bundle.Spec{Revision: fmt.Sprint(p.revision), Set: set, Signing: p.signing, Meta: meta})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return data
 }
 
@@ -314,13 +309,9 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 		change(&cfg)
 	}
 	b, err := New(cfg, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	l, err := framing.Listen(t.Context(), "127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Serve(ctx, l) }()
@@ -379,16 +370,12 @@ func wantAnswer(t testing.TB, name string, got reply, status int, texts ...strin
 func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if edit != nil {
 		edit(req)
 	}
 	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -409,14 +396,10 @@ func wantVerdict(t testing.TB, name string, got reply, status int, code string) 
 func sendRaw(t testing.TB, url, wire string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := io.WriteString(c, wire); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(io.WriteString(c, wire)))
 	data, _ := io.ReadAll(c)
 	return string(data)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -32,9 +33,7 @@ type frames struct {
 func dialFrames(t testing.TB, url string) *frames {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 	f := &frames{t: t, conn: conn, next: 1, Framer: http2.NewFramer(conn, conn)}
@@ -44,9 +43,7 @@ func dialFrames(t testing.TB, url string) *frames {
 	if err == nil {
 		err = f.WriteSettings()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return f
 }
 
@@ -381,9 +378,7 @@ func TestHTTP2BodyLength(t *testing.T) {
 	for body, want := range map[string]string{"{}": "400", "{} and far too much": "reset", "12345": "200"} {
 		f := dialFrames(t, b.url)
 		stream := f.send(false, ":method", "POST", ":scheme", "http", ":authority", "app.test", ":path", "/open", "content-length", "5")
-		if err := f.WriteData(stream, true, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, f.WriteData(stream, true, []byte(body)))
 		if got := f.answer(stream); got != want {
 			t.Errorf("a body of %d bytes, announced as 5: %s, want %s", len(body), got, want)
 		}

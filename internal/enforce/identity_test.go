@@ -25,6 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // issuer is an identity provider with one key of each type.
@@ -57,9 +58,7 @@ func newIssuer(t testing.TB) *issuer {
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
 	point, err := is.ec.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	keys := []map[string]any{
 		{"kty": "RSA", "kid": "rsa", "use": "sig", "alg": "RS256", "n": b64(is.rsa.N.Bytes()), "e": "AQAB"},
 		{"kty": "EC", "kid": "ec", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])},
@@ -125,9 +124,7 @@ func signed(t testing.TB, m jwt.SigningMethod, kid any, key any, c jwt.Claims, h
 	}
 	maps.Copy(tok.Header, head)
 	s, err := tok.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return s
 }
 
@@ -140,9 +137,7 @@ func TestTokens(t *testing.T) {
 	_, b := startPublished(t, app.URL, policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}}, nil)
 
 	der, err := x509.MarshalPKIXPublicKey(is.rsa.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	good := is.token(t, "rsa", nil)
 	parts := strings.Split(good, ".")
@@ -247,9 +242,7 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	v, err := identity.NewVerifier(identity.Config{JWKSURL: is.URL, Issuer: testIssuer, Audience: identity.Texts{testAudience}}, is.Client(), clock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	token := is.token(t, "rsa", nil)
 	for range 2 {
 		if who, err := v.Verify(t.Context(), token); err != nil || who.ID != "ann" {
@@ -258,17 +251,13 @@ func TestTokensOfWithdrawnKeysFail(t *testing.T) {
 	}
 	gone := "rsa"
 	is.without.Store(&gone)
-	if err := v.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, v.Refresh(t.Context()))
 	if _, err := v.Verify(t.Context(), token); err != identity.ErrBadToken {
 		t.Errorf("a token of a withdrawn key: %v, want ErrBadToken", err)
 	}
 	// An outage does not end trust at once, but a day without keys does.
 	is.without.Store(nil)
-	if err := v.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, v.Refresh(t.Context()))
 	long := is.token(t, "rsa", map[string]any{"exp": now.Add(100 * time.Hour).Unix()})
 	is.down.Store(true)
 	now = now.Add(time.Hour)

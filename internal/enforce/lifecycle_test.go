@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -154,13 +155,9 @@ func TestLastGoodBundle(t *testing.T) {
 	// A damaged copy is not used.
 	file := filepath.Join(dir, controlplane.BundleFile)
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	data[len(data)/2] ^= 1
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, data, 0o600))
 	damaged := start(t, p, app.URL, inDir(dir))
 	wantAnswer(t, "with a damaged bundle", fetch(t, "GET", damaged.url+"/open", nil), 503, "no_bundle")
 }
@@ -233,9 +230,7 @@ func flip(data []byte) []byte {
 func TestSignedBundles(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	_, foreign, _ := ed25519.GenerateKey(rand.Reader)
 	app := newApplication(t, nil)
 	s := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: &bundle.SigningKey{ID: "k1", Key: private}}
@@ -258,14 +253,10 @@ func TestReplayedPolls(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	key := &bundle.SigningKey{ID: "k1", Key: private}
 	old, err := key.SignFresh(bundle.Freshness{Bouncer: 7, Revision: `"r5"`, Nonce: "an older poll's"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	app := newApplication(t, nil)
 	for name, freeze := range map[string]func(*plane){
 		"no proof":         func(p *plane) { p.signing = nil },

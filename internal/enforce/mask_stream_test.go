@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/maskbody"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -156,9 +157,7 @@ func TestFirstToken(t *testing.T) {
 		next = make(chan string)
 		req, _ := http.NewRequestWithContext(ctx, "GET", b.url+"/v1/chat", nil)
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer resp.Body.Close()
 		lines := bufio.NewReader(resp.Body)
 		sent := time.Now()
@@ -242,9 +241,7 @@ func TestAnswersWithPersonalData(t *testing.T) {
 	bad := send("application/json", large[:len(large)-2]+"bea@example.com", false)
 	h.Store(&bad)
 	resp, err := http.Get(b.url + "/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(body), "bea@") {
 		t.Errorf("a large broken answer: %d bytes and %v, want an error and nothing in clear", len(body), err)

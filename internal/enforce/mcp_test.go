@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 )
 
@@ -68,9 +69,7 @@ func connect(ctx context.Context, t *testing.T, b *running, as vouched, version 
 	t.Helper()
 	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
 	s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: as}}, &sdk.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return s
 }
 
@@ -115,9 +114,7 @@ func TestMCPWithRealPeers(t *testing.T) {
 				enforced := mode == "enforce"
 				tools := func(s *sdk.ClientSession) (names []string) {
 					list, err := s.ListTools(ctx, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					errtest.Must(t, err)
 					for _, tool := range list.Tools {
 						names = append(names, tool.Name)
 					}

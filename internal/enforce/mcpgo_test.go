@@ -15,6 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
@@ -24,9 +25,7 @@ import (
 func templateSource(t testing.TB, id string) string {
 	t.Helper()
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	shipped, ok := catalogue.Get(id)
 	if !ok {
 		t.Fatalf("there is no template %q", id)
@@ -163,23 +162,15 @@ func TestMCPGoClientUnchanged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := mcpclient.NewStreamableHttpClient(b.url+"/mcp", transport.WithHTTPHeaders(map[string]string{"X-Auth-Request-User": "ann", "X-Auth-Request-Groups": "staff"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer c.Close()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.Start(ctx))
 	var hello gomcp.InitializeRequest
 	hello.Params.ProtocolVersion = "2025-06-18"
 	hello.Params.ClientInfo = gomcp.Implementation{Name: "client", Version: "1"}
-	if _, err := c.Initialize(ctx, hello); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.Initialize(ctx, hello)))
 	list, err := c.ListTools(ctx, gomcp.ListToolsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var names []string
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)

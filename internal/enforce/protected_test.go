@@ -13,6 +13,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/judge"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // wallet authorizes as an MCP client does: after a challenge, it reads the metadata that the
@@ -60,9 +61,7 @@ func TestProtectedResource(t *testing.T) {
 	w := &wallet{t: t, endpoint: b.url + "/mcp", token: func() string { return keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}) }}
 	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
 	s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: w.endpoint, OAuthHandler: w}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer s.Close()
 	if list, err := s.ListTools(ctx, nil); err != nil || len(list.Tools) != 2 {
 		t.Errorf("the tools are %v %v, want 2", list, err)

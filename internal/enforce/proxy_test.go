@@ -14,6 +14,8 @@ import (
 
 	"github.com/coder/websocket"
 	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Enforce mode refuses what controls deny. Shadow mode lets it pass, and records that it would be denied.
@@ -92,9 +94,7 @@ func TestEventStreamIsFlushed(t *testing.T) {
 	})
 	_, b := startPublished(t, app.URL, enforcing(allowAll), nil)
 	resp, err := http.Get(b.url + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer resp.Body.Close()
 	br := bufio.NewReader(resp.Body)
 	for i := range 3 {
@@ -140,14 +140,10 @@ func TestWebSocketPassesAndIsDecided(t *testing.T) {
 		t.Errorf("a denied handshake: %v %v, want 403", resp, err)
 	}
 	c, _, err := websocket.Dial(ctx, b.url+"/ws", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer c.CloseNow()
 	for i := range 3 {
-		if err := c.Write(ctx, websocket.MessageText, fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, c.Write(ctx, websocket.MessageText, fmt.Append(nil, i)))
 		if _, data, err := c.Read(ctx); err != nil || string(data) != fmt.Sprint("echo ", i) {
 			t.Fatalf("message %d came back as %q %v", i, data, err)
 		}
@@ -195,9 +191,7 @@ func TestHTTP2OnBothSides(t *testing.T) {
 		req, _ := http.NewRequest("POST", b.url+path, io.MultiReader(strings.NewReader("message")))
 		req.Header.Set("Te", "trailers")
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != want || resp.ProtoMajor != 2 {
@@ -241,9 +235,7 @@ func TestTargetsThatBreakARequestLine(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "POST"} { // the fast path and the transport
 			req, err := http.NewRequest(method, b.url, strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if method == "GET" {
 				req.Body, req.ContentLength = nil, 0
 			}

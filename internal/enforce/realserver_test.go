@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -27,13 +28,9 @@ const orderText = "the secret of order 17"
 func startServer(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
 	t.Helper()
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	cmd.Stdout, cmd.Stderr = in, in
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	in.Close()
 	done := make(chan struct{})
 	found := make(chan string, 1)
@@ -83,9 +80,7 @@ func startExpress(t *testing.T) string {
 	}
 	dir := filepath.Join(cache, "gatehouse-test", "express-"+expressVersion)
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "express", "package.json")); err != nil {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.MkdirAll(dir, 0o755))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "express@"+expressVersion).CombinedOutput(); err != nil {
@@ -97,9 +92,7 @@ func startExpress(t *testing.T) string {
 app.get("/orders/:id", (q, r) => r.send("` + orderText + `"));
 app.get("/health", (q, r) => r.send("fine"));
 const s = app.listen(0, "127.0.0.1", () => console.log("at 127.0.0.1:" + s.address().port));`
-	if err := os.WriteFile(script, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(script, []byte(source), 0o600))
 	return startServer(t, exec.Command(node, script), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
 }
 
@@ -121,12 +114,8 @@ func startJetty(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"orders/17": orderText, "health": "fine"} {
 		file := filepath.Join(dir, "files", filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		errtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	config := filepath.Join(dir, "jetty.xml")
 	text := `<?xml version="1.0"?>
@@ -137,9 +126,7 @@ func startJetty(t *testing.T) string {
   </New></Arg></Call>
   <Set name="handler"><New class="org.eclipse.jetty.server.handler.ResourceHandler"><Set name="resourceBase">` + filepath.Join(dir, "files") + `</Set></New></Set>
 </Configure>`
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	return startServer(t, exec.Command(java, "-Xmx128m", "-cp", strings.Join(jars, ":"), "org.eclipse.jetty.xml.XmlConfiguration", config),
 		regexp.MustCompile(`Started ServerConnector.*\{(127\.0\.0\.1:\d+)\}`))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -29,9 +30,7 @@ func TestBodyDeadlineEnds(t *testing.T) {
 	_, b := startPublished(t, app.URL, enforcing(allowAll), func(c *Config) { c.BodyIdle, c.UpstreamConns = idle, 1 })
 	for _, path := range []string{"/fast", "/slow", "/fast"} {
 		res, err := http.Get(b.url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		if err != nil || res.StatusCode != http.StatusOK || string(body) != "whole" {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
@@ -260,15 +261,11 @@ func TestEverySpellingIsDecidedOn(t *testing.T) {
 	send := func(head string) int {
 		if conn == nil {
 			c, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 			conn, br = c, bufio.NewReader(c)
 		}
-		if _, err := io.WriteString(conn, head); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(io.WriteString(conn, head)))
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil {
 			t.Fatalf("%q: %v", head, err)

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // certificate writes a certificate for bouncer.test and 127.0.0.1 and its key into the files
@@ -27,31 +29,21 @@ import (
 func certificate(t testing.TB) (files map[string]string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"bouncer.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	dir := t.TempDir()
 	roots = x509.NewCertPool()
 	files = map[string]string{}
 	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
 		files[name] = filepath.Join(dir, name)
-		if err := os.WriteFile(files[name], pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(files[name], pem.EncodeToMemory(block), 0o600))
 	}
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	roots.AddCert(parsed)
 	return files, roots
 }
@@ -72,9 +64,7 @@ func TestTLS(t *testing.T) {
 	url, addr := strings.Replace(b.url, "http:", "https:", 1), strings.TrimPrefix(b.url, "http://")
 	secure := &tls.Config{RootCAs: roots, ServerName: "bouncer.test"}
 	silent, err := net.Dial("tcp", addr) // a client without a handshake delays no other
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer silent.Close()
 	for _, major := range []int{1, 2} {
 		protocols := new(http.Protocols)
@@ -83,9 +73,7 @@ func TestTLS(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure.Clone(), Protocols: protocols}}
 		for path, want := range map[string]int{"/x": 200, "/admin/x": 403} {
 			resp, err := client.Get(url + path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			body, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.StatusCode != want || resp.ProtoMajor != major || want == 200 && string(body) != "https" {
@@ -106,9 +94,7 @@ func TestTLS(t *testing.T) {
 		{"bare LF", "GET / HTTP/1.1\nHost: a\n\n", true},
 	} {
 		conn, err := tls.Dial("tcp", addr, secure)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 		_, _ = io.WriteString(conn, tc.wire)
 		_ = conn.CloseWrite()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // waitToolChanges waits for n events in the decision log that say which tools changed.
@@ -160,9 +162,7 @@ func TestParamHeadersBySchema(t *testing.T) {
 	defer cancel()
 	session := connect(ctx, t, b, vouched{"ann", "staff"}, "2026-07-28")
 	defer session.Close()
-	if _, err := session.ListTools(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(session.ListTools(ctx, nil)))
 	for _, args := range []map[string]any{{"region": "Größe"}, {"region": "eu", "from": map[string]any{"rows": 3}}, {"note": "x"}, {"region": nil}} {
 		if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: args}); err != nil && strings.Contains(err.Error(), "Mcp-Param") {
 			t.Errorf("the real client with %v: %v, want no refusal of its headers", args, err)

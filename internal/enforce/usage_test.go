@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -103,9 +104,7 @@ func TestStreamIsCountedAtItsLastEvent(t *testing.T) {
 	_, b := startPublished(t, app.URL, enforcing(budget), nil)
 	defer close(over)
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer res.Body.Close()
 	var got []byte
 	for one := make([]byte, 1); !strings.HasSuffix(string(got), "data: [DONE]\n\n"); got = append(got, one[0]) {

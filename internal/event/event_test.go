@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -23,9 +24,7 @@ var author = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: s
 func emit(t *testing.T, c *db.Cluster, tenant scope.TenantID, events ...Event) {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	err = store.Write(context.Background(), func(tx *db.Tx) error {
 		for _, e := range events {
 			if err := Emit(context.Background(), tx, author, e); err != nil {
@@ -34,9 +33,7 @@ func emit(t *testing.T, c *db.Cluster, tenant scope.TenantID, events ...Event) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 }
 
 // memory is a sink that stores the events that were committed.
@@ -112,9 +109,7 @@ func TestEachSinkReceivesEachEventOnce(t *testing.T) {
 		}
 		broken = false
 		for range 2 {
-			if err := deliverAll(ctx, d); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, deliverAll(ctx, d))
 		}
 		a, b := steady.list(scope.DefaultTenant), shaky.list(scope.DefaultTenant)
 		if diff := cmp.Diff(a, b); diff != "" || len(b) != 2 {
@@ -137,9 +132,7 @@ func TestRollbackEmitsNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		store, err := c.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		no := errors.New("no")
 		err = store.Write(ctx, func(tx *db.Tx) error {
 			if err := Emit(ctx, tx, author, Event{Type: PolicyDeleted}); err != nil {
@@ -163,9 +156,7 @@ func TestEmitMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		store, err := c.Tenant(ctx, scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		made := 0
 		for _, n := range []int{1, 0, 3, 307, 1} {
 			events := make([]Event, n)
@@ -174,9 +165,7 @@ func TestEmitMany(t *testing.T) {
 				events[i] = Event{Type: ResourceUpdated, ObjectKind: "resource", ObjectID: fmt.Sprint(made), Env: scope.Production}
 			}
 			err := store.Write(ctx, func(tx *db.Tx) error { return Emit(ctx, tx, author, events...) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 		}
 		var rows []stored
 		err = store.Read(ctx, func(tx *db.Tx) (err error) {
@@ -252,13 +241,9 @@ func TestOldEventsAreRemoved(t *testing.T) {
 		}
 		m := newMemory("m")
 		d := dispatcher(c, m)
-		if err := deliverAll(ctx, d); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, deliverAll(ctx, d))
 		d.Now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
-		if err := deliverAll(ctx, d); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, deliverAll(ctx, d))
 		store, _ := c.Tenant(ctx, scope.DefaultTenant)
 		_ = store.Read(ctx, func(tx *db.Tx) error {
 			rows, err := eventsAfter(ctx, tx, 0, 10)

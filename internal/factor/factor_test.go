@@ -8,6 +8,7 @@ import (
 	"testing/quick"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/totptest"
 )
 
@@ -40,9 +41,7 @@ func TestDrift(t *testing.T) {
 func TestAddress(t *testing.T) {
 	for _, name := range []string{"alice", "a b/c?d&e=f#g:h%20+", "ａｌｉｃｅ", "alice@example.com"} {
 		u, err := url.Parse(address("ABC", "acme", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		q := u.Query()
 		if u.Scheme != "otpauth" || u.Host != "totp" || u.Path != "/gatehouse:"+name+" (acme)" || q.Get("secret") != "ABC" || q.Get("issuer") != issuer || q.Get("digits") != "6" || q.Get("period") != "30" || q.Get("algorithm") != "SHA1" {
 			t.Errorf("address of %q = %s", name, u)

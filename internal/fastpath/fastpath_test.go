@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -73,7 +74,7 @@ func begin(t *testing.T, l net.Listener, h http.HandlerFunc, change func(*Config
 func tcp(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	errtest.Must(t, err)
 	return l
 }
 
@@ -88,26 +89,26 @@ type peer struct {
 func dial(t *testing.T, l net.Listener) *peer {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addr().String())
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	must(t, c.SetDeadline(time.Now().Add(patience)))
+	errtest.Must(t, c.SetDeadline(time.Now().Add(patience)))
 	return &peer{c, t, bufio.NewReader(c)}
 }
 
 // send writes a text.
 func (p *peer) send(text string) {
 	p.t.Helper()
-	must(p.t, errOf(io.WriteString(p, text)))
+	errtest.Must(p.t, errtest.Of(io.WriteString(p, text)))
 }
 
 // take reads an answer and its body.
 func (p *peer) take() (*http.Response, string) {
 	p.t.Helper()
 	res, err := http.ReadResponse(p.r, nil)
-	must(p.t, err)
+	errtest.Must(p.t, err)
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	must(p.t, err)
+	errtest.Must(p.t, err)
 	return res, string(body)
 }
 
@@ -388,7 +389,7 @@ func TestEnd(t *testing.T) {
 	rests.want("fast path POST / ")
 	runs.send(post("/slow", "") + post("/more", ""))
 	<-entered
-	must(t, short.Close())
+	errtest.Must(t, short.Close())
 	fresh.wantEnd()
 	rests.wantEnd()
 	if _, err := net.Dial("tcp", short.Addr().String()); err == nil {
@@ -461,14 +462,3 @@ func TestAcceptFails(t *testing.T) {
 	p.send(post("/", ""))
 	p.want("fast path POST / ")
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

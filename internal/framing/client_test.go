@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // pair returns a connection to an application, the application's end of it, and the number of times
@@ -27,12 +29,8 @@ const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 // the end.
 func ask(t *testing.T, c *ClientConn, app net.Conn, answer string) (string, error) {
 	t.Helper()
-	if _, err := io.WriteString(c, get); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(app, make([]byte, len(get))); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(io.WriteString(c, get)))
+	errtest.Must(t, errtest.Of(io.ReadFull(app, make([]byte, len(get)))))
 	_, _ = io.WriteString(app, answer)
 	var out strings.Builder
 	buf := make([]byte, 4096)
@@ -73,13 +71,9 @@ func TestUnsolicitedBytes(t *testing.T) {
 	} {
 		for _, first := range []string{"write", "read"} {
 			c, app, lost := pair(t)
-			if _, err := ask(t, c, app, sound); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(ask(t, c, app, sound)))
 			_, _ = io.WriteString(app, sent)
-			if err := c.socket.wait(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, c.socket.wait())
 			if first == "read" {
 				if n, err := c.Read(make([]byte, 100)); n != 0 || err == nil {
 					t.Errorf("%q: %d bytes are read, %v, want none and an error", sent, n, err)
@@ -109,9 +103,7 @@ func TestLastAnswers(t *testing.T) {
 		}
 	}
 	c, app, _ := pair(t)
-	if _, err := ask(t, c, app, sound); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(ask(t, c, app, sound)))
 	if got, err := ask(t, c, app, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\nok"); got != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("a 408 on a used connection: %q %v, want the end alone", got, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // countedDeadlines counts the deadlines that are set on a connection.
@@ -62,14 +64,10 @@ func TestDeadlineIsSetWhenSomethingWaits(t *testing.T) {
 		on := func(t time.Time) error { set = append(set, t); return nil }
 		for _, w := range c.wanted {
 			for _, t2 := range []time.Time{at(time.Minute), {}, w} { // the last one counts
-				if err := d.schedule(t2, on); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, d.schedule(t2, on))
 			}
 			before := len(set)
-			if err := d.beginWait(on); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, d.beginWait(on))
 			d.endWait()
 			if len(set) > before && !set[len(set)-1].Equal(w) {
 				t.Errorf("%s: the deadline is %v, want %v", name, set[len(set)-1], w)
@@ -86,33 +84,23 @@ func TestDeadlineEndsWaitingCalls(t *testing.T) {
 	client, inner := countedPair(t)
 	inner.set = make(chan struct{}, 10)
 	c := NewServerConn(inner, nil)
-	if err := c.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetReadDeadline(time.Time{}))
 	failed := make(chan error, 1)
 	go func() {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
 	<-inner.set // by Read, which waits from then on
-	if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetReadDeadline(time.Unix(1, 0)))
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the read ended with %v, want ErrDeadlineExceeded", err)
 	}
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	errtest.Must(t, errtest.Of(io.WriteString(client, "GET / HTTP/1.1\r\n")))
 	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
 		t.Errorf("a read after a later deadline: %d bytes, %v, want some", n, err)
 	}
-	if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetWriteDeadline(time.Unix(1, 0)))
 	if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a write after its deadline: %v, want ErrDeadlineExceeded", err)
 	}
@@ -121,16 +109,10 @@ func TestDeadlineEndsWaitingCalls(t *testing.T) {
 // A deadline that was set before the connection was handed over is removed.
 func TestEarlierDeadlineIsRemoved(t *testing.T) {
 	client, inner := countedPair(t)
-	if err := inner.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, inner.SetReadDeadline(time.Unix(1, 0)))
 	c := NewServerConn(inner, nil)
-	if err := c.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetReadDeadline(time.Time{}))
+	errtest.Must(t, errtest.Of(io.WriteString(client, "GET / HTTP/1.1\r\n")))
 	if n, err := c.Read(make([]byte, 100)); n == 0 || err != nil {
 		t.Errorf("a read without a deadline: %d bytes, %v, want some", n, err)
 	}
@@ -155,9 +137,7 @@ func TestDeadlinesOfOneRequest(t *testing.T) {
 	const rounds = 20
 	buf := make([]byte, 4096)
 	for range rounds {
-		if _, err := io.WriteString(client, get); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(io.WriteString(client, get)))
 		if n, err := client.Read(buf); n == 0 || err != nil {
 			t.Fatal(err)
 		}

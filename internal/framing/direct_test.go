@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // eachConn runs a test on a connection of package net and on one with direct calls, which must
@@ -28,14 +30,10 @@ func eachConn(t *testing.T, test func(t *testing.T, c net.Conn, peer *net.TCPCon
 func tcpPair(t *testing.T) (c, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer func() { _ = l.Close() }()
 	c, err = net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if peer, err = l.AcceptTCP(); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +90,7 @@ func TestConcurrentDirectWrites(t *testing.T) {
 		}
 		part := make([]byte, size)
 		for range writers {
-			if _, err := io.ReadFull(peer, part); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(io.ReadFull(peer, part)))
 			if bytes.Count(part, part[:1]) != size {
 				t.Fatal("two writes are mixed")
 			}

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestDrainWaitsForFreshConnections checks that the request on a connection accepted before the stop
@@ -17,17 +19,13 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 		t.Skip("the kernel must help")
 	}
 	l, err := Listen(t.Context(), "127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var fresh FreshConns
 	srv := &http.Server{Handler: http.NotFoundHandler(), ConnState: func(c net.Conn, s http.ConnState) { fresh.Note(c, s == http.StateNew) }}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer c.Close()
 	for deadline := time.Now().Add(30 * time.Second); !fresh.hasAny(); runtime.Gosched() {
 		if time.Now().After(deadline) {
@@ -41,9 +39,7 @@ func TestDrainWaitsForFreshConnections(t *testing.T) {
 	}
 	drained := make(chan struct{})
 	go func() { defer close(drained); fresh.Drain(context.Background(), l) }()
-	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))))
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 404 {
 		t.Errorf("the request after the stop: %v, %v, want 404", res, err)
 	}

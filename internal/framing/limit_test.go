@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // dialFrom connects to l from a loopback address.
@@ -16,9 +18,7 @@ func dialFrom(t *testing.T, l net.Listener, ip string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	c, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -26,9 +26,7 @@ func dialFrom(t *testing.T, l net.Listener, ip string) net.Conn {
 // wantEnded fails unless the peer closes c.
 func wantEnded(t *testing.T, what string, c net.Conn) {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%s: a read ends with %v, want the end of the connection", what, err)
 	}
@@ -70,9 +68,7 @@ func (r *safeLog) text() string {
 func TestLimit(t *testing.T) {
 	var logged safeLog
 	l, err := Listen(t.Context(), "127.0.0.1:0", NewLimit(4, time.Now, slog.New(slog.NewTextHandler(&logged, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer func() { _ = l.Close() }()
 	accepted := make(chan net.Conn, 16)
 	go func() {
@@ -95,9 +91,7 @@ func TestLimit(t *testing.T) {
 	wantEnded(t, "the oldest connection", clients[0])
 	wantServed(t, "the next one", served[1], clients[1])
 	for _, c := range served[1:] {
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, c.Close())
 	}
 	for range 3 {
 		dialFrom(t, l, "127.0.0.1")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // serve answers each request on app with the next answer, until there are no more.
@@ -29,9 +31,7 @@ func TestSendRequest(t *testing.T) {
 			c, app, lost := pair(t)
 			go serve(app, request, sound, sound, sound)
 			for range 3 {
-				if err := c.SendRequest([]byte(request)); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, c.SendRequest([]byte(request)))
 				got := make([]byte, len(sound))
 				if _, err := io.ReadFull(c, got); err != nil || string(got) != sound {
 					t.Fatalf("the answer is %q, %v, want %q", got, err, sound)

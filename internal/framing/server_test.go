@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // framings are requests on the wire; want is how many of them a handler may
@@ -68,16 +70,12 @@ func TestFraming(t *testing.T) {
 func dialStrict(t *testing.T, handler http.HandlerFunc) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	srv := &http.Server{Handler: handler}
 	go func() { _ = srv.Serve(Listener{l}) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	return c
@@ -181,9 +179,7 @@ func TestClientLeavesWhileServed(t *testing.T) {
 	wantAnswer := func(path string) {
 		t.Helper()
 		resp, err := http.ReadResponse(br, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer resp.Body.Close()
 		if text, _ := io.ReadAll(resp.Body); string(text) != path {
 			t.Errorf("the answer is for %s, want %s", text, path)

@@ -3,6 +3,8 @@ package freeport
 import (
 	"net"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestAddr: addresses can be listened on, and none is given twice.
@@ -15,9 +17,7 @@ func TestAddr(t *testing.T) {
 		}
 		given[addr] = true
 		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer l.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -58,9 +59,7 @@ func TestShallow(t *testing.T) {
 		refs.References["refs/tags/v1"] = plumbing.NewHash(commitB)
 		refs.Peeled["refs/tags/v1"] = plumbing.NewHash(commitC)
 		for _, name := range c.caps {
-			if err := refs.Capabilities.Add(name); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, refs.Capabilities.Add(name))
 		}
 		req, err := newUploadRequest(refs, source{hash: c.hash, branch: c.branch})
 		if c.want == "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -197,9 +198,7 @@ func TestPolicyEngine(t *testing.T) {
 		}
 
 		// A new address gets the bundle again; a new name does not.
-		if _, err := b.Update(ctx, admin, it.ID, Change{Name: new("renamed")}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Update(ctx, admin, it.ID, Change{Name: new("renamed")}, 0)))
 		turns(3, 6)
 		moved, err := b.Update(ctx, admin, it.ID, Change{Endpoint: new(fmt.Sprintf(to, d.host) + "2")}, 0)
 		if err != nil || moved.Pushed != nil {

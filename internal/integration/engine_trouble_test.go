@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -57,14 +58,10 @@ func (d *depot) offers(t *testing.T, address string, revision int64) bool {
 		return string(d.s3.Object("edge/bundle.tar.gz")) == string(bundleOf(revision))
 	}
 	res, err := http.Get("http://" + d.host + "/v2/org/policies/manifests/edge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return strings.Contains(string(text), fmt.Sprintf(`"%s":"%d"`, revisionName, revision))
 }
 

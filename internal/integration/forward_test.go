@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
@@ -50,9 +51,7 @@ func newBench(t testing.TB, c *db.Cluster) *bench {
 	t.Helper()
 	b := &bench{TB: t, clock: timetest.At(time.Date(2026, 3, 2, 12, 0, 10, 0, time.UTC))}
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	target := outboundtest.Local(t)
 	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target, URL: "https://gatehouse.example.com"}
 	if b.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever}); err != nil {
@@ -82,21 +81,15 @@ func (b *bench) record(n int) {
 			DecisionID: fmt.Sprintf("d-%d", b.n), Decision: audit.Deny, Environment: []scope.Env{scope.Sandbox, scope.Production}[b.n%2],
 			AuditLevel: []audit.Level{audit.Basic, audit.Detailed, audit.None}[b.n%3], Timestamp: b.clock.Now(), Input: json.RawMessage(`{"password":"hunter2"}`),
 		}
-		if err := b.log.Record(scope.DefaultTenant, &d); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, b.log.Record(scope.DefaultTenant, &d))
 		err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			return audit.Append(ctx, tx, admin, b.clock.Now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(b.n), Env: d.Environment, Changes: map[string]any{"password": "hunter2", "n": b.n}})
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, err)
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := b.spool.Wait(wait); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, b.spool.Wait(wait))
 }
 
 // turn runs one turn of an integration's lane in a replica, if it is due.
@@ -124,9 +117,7 @@ func (b *bench) turn(holder string, id int64) {
 func (b *bench) create(d Draft) Integration {
 	b.Helper()
 	it, err := b.Create(ctx, admin, d)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return it
 }
 
@@ -268,9 +259,7 @@ func TestFollowIsBounded(t *testing.T) {
 				lines, place, err = tail.Read(ctx, tx, scope.DefaultTenant, scope.AnyEnv, place, 60, 8000)
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if all += len(lines); len(lines) == 0 {
 				break
 			}
@@ -292,9 +281,7 @@ func TestForwardsFromNow(t *testing.T) {
 		b.record(6)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL})
 		rep, err := b.log.Verify(ctx, admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		b.record(3)
 		b.turn("one", it.ID)
 		s.wantComplete(t, b)
@@ -344,9 +331,7 @@ func TestGapShows(t *testing.T) {
 		b.record(6)
 		b.turn("one", it.ID)
 		b.clock.Move(100 * 24 * time.Hour)
-		if _, err := b.log.Retain(ctx, scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.log.Retain(ctx, scope.DefaultTenant)))
 		s.set(200)
 		b.record(6)
 		b.turn("one", it.ID)
@@ -421,14 +406,10 @@ func TestReseal(t *testing.T) {
 		b, s := newBench(t, c), newSIEM(t)
 		it := b.create(Draft{Name: "siem", Kind: SIEM, Endpoint: s.URL, Credential: "token-of-the-siem"})
 		both, err := secret.New([secret.KeyBytes]byte{2}, [secret.KeyBytes]byte{1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		b.Box = both
 		sealer := reseal.Sealer{Stores: c, Columns: b.Secrets(), Logger: slog.New(slog.DiscardHandler)}
-		if err := sealer.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, sealer.Run(ctx))
 		if b.Box, err = secret.New([secret.KeyBytes]byte{2}); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -32,9 +33,7 @@ import (
 func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
 	t.Helper()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("audit"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer reader.Close()
 	ends := int64(0)
 	ask := kmsg.NewPtrListOffsetsRequest()
@@ -50,18 +49,14 @@ func topicOf(t *testing.T, c *kfake.Cluster, s *siem) map[string]int32 {
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	answer, err := ask.RequestWith(wait, reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, p := range answer.Topics[0].Partitions {
 		ends += p.Offset
 	}
 	partitions := map[string]int32{}
 	for seen := int64(0); seen < ends; {
 		fetched := reader.PollFetches(wait)
-		if err := fetched.Err(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, fetched.Err())
 		fetched.EachRecord(func(r *kgo.Record) {
 			seen++
 			s.mu.Lock()
@@ -90,9 +85,7 @@ func TestKafka(t *testing.T) {
 		dir := t.TempDir()
 		start := func() *kfake.Cluster {
 			fake, err := kfake.NewCluster(kfake.Ports(int(at.Port())), kfake.DataDir(dir), kfake.SeedTopics(3, "audit"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return fake
 		}
 		fake := start()
@@ -143,9 +136,7 @@ func TestKafka(t *testing.T) {
 					}
 					return job.ReleaseLane(ctx, tx, lanes, it.ID, "x")
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, err)
 			}
 			b.clock.Move(longestWait)
 			if trouble == "away" { // it restarts with its data
@@ -167,9 +158,7 @@ func TestKafkaProducerIsKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		b := newBench(t, c)
 		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "audit", "other"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		t.Cleanup(fake.Close)
 		ids := 0
 		fake.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -184,9 +173,7 @@ func TestKafkaProducerIsKept(t *testing.T) {
 			t.Helper()
 			b.record(2)
 			b.clock.Move(2 * lookEvery)
-			if _, err := f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(f.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: it.ID}, func() {})))
 			if got, err := b.Get(ctx, admin, it.ID); err != nil || got.Failures > 0 {
 				t.Fatalf("the integration is %+v, error %v, want no failure", got, err)
 			}
@@ -209,9 +196,7 @@ func TestKafkaProducerIsKept(t *testing.T) {
 func (b *bench) update(id int64, settings map[string]any) Integration {
 	b.Helper()
 	it, err := b.Update(ctx, admin, id, Change{Settings: patch.Field[map[string]any]{Sent: true, Value: settings}}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return it
 }
 
@@ -293,9 +278,7 @@ func TestRecordsAreBounded(t *testing.T) {
 func TestKafkaTopicIsSmall(t *testing.T) {
 	b, s := newBench(t, dbtest.Open(t, dbtest.SQLite)), newSIEM(t)
 	fake, err := kfake.NewCluster(kfake.SeedTopics(3, "audit"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "3000"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(fake.Close)
 	noise := make([]byte, 20_000)
 	_, _ = rand.Read(noise)
@@ -303,9 +286,7 @@ func TestKafkaTopicIsSmall(t *testing.T) {
 	err = b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		return audit.Append(ctx, tx, admin, b.clock.Now(), audit.Entry{Type: "TRIED", Object: "thing", ObjectID: "long", Changes: map[string]any{"text": hex.EncodeToString(noise)}})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	b.record(10)
 	it := b.create(Draft{Name: "kafka", Kind: SIEM, Endpoint: "kafka://" + fake.ListenAddrs()[0], Settings: map[string]any{"start": "oldest", "topic": "audit"}})
 	b.turn("r", it.ID)

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -96,9 +97,7 @@ func (b *bench) queueIn(env scope.Env, id int64, event string) {
 	err := b.Stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		return Queue(ctx, tx, id, env, Message{EventID: event, At: b.clock.Now(), Data: []byte(`{"n":"` + event + `"}`), Cause: Cause{PolicyID: 7, PolicyName: "p", Summary: "why"}})
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 }
 
 // run returns the newest run of an integration.
@@ -235,9 +234,7 @@ func TestEndedRunIsNotSent(t *testing.T) {
 		}
 		b.wantAudited("INTEGRATION_FAILING", 1)
 		last := e.last(t)
-		if _, err := b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, last.Data.Run, answerOf(last, RunFailed)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Answer(ctx, scope.Scope{Tenant: scope.DefaultTenant}, it.ID, last.Data.Run, answerOf(last, RunFailed))))
 		b.turn("a", it.ID)
 		if len(e.got) != outage {
 			t.Errorf("the engine got %d calls, want %d", len(e.got), outage)
@@ -278,9 +275,7 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		b.clock.Move(time.Hour)
 		wantAnswerRefused("callback_expired")
 		wantStatus(RunExpired)
-		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, b.TidyRuns(ctx, scope.DefaultTenant))
 		wantAnswerRefused("callback_expired")
 		wantStatus(RunExpired)
 		b.wantAudited("INTEGRATION_RUN_ENDED", 1)
@@ -288,20 +283,14 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		b.queue(it.ID, "disabled")
 		b.turn("a", it.ID)
 		off, on := false, true
-		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &off}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Update(ctx, admin, it.ID, Change{Enabled: &off}, 0)))
 		wantAnswerRefused("integration_disabled")
 		wantStatus(RunRunning)
 		moved := newEngine(t).URL
-		if _, err := b.Update(ctx, admin, it.ID, Change{Enabled: &on, Endpoint: &moved, Credential: engineKey}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Update(ctx, admin, it.ID, Change{Enabled: &on, Endpoint: &moved, Credential: engineKey}, 0)))
 		wantAnswerRefused("invalid_callback")
 		wantStatus(RunFailed)
-		if _, err := b.Update(ctx, admin, it.ID, Change{Endpoint: &e.URL, Credential: engineKey}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Update(ctx, admin, it.ID, Change{Endpoint: &e.URL, Credential: engineKey}, 0)))
 
 		e.set(500)
 		b.queue(it.ID, "refused")
@@ -313,9 +302,7 @@ func TestRunsWithoutAnswer(t *testing.T) {
 		wantAnswerRefused("invalid_callback")
 
 		b.clock.Move(keptRuns + time.Hour)
-		if err := b.TidyRuns(ctx, scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, b.TidyRuns(ctx, scope.DefaultTenant))
 		if page, err := b.Runs(ctx, admin, it.ID, "", 0, 10); err != nil || page.Total != 0 {
 			t.Errorf("Runs after their time = %+v, error %v, want none", page, err)
 		}

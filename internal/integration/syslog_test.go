@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/tail"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
@@ -314,9 +315,7 @@ func TestFormats(t *testing.T) {
 	name := "pay=ments|\\x"
 	d := audit.Decision{DecisionID: "d-1", Decision: audit.Deny, Reason: "no\nway = no", PolicyName: &name, Action: "read", IPAddress: "2001:db8::7", User: audit.User{ID: "bob"}, Resource: audit.Resource{Path: "/payments"}}
 	record, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	at := time.Date(2026, 1, 15, 9, 30, 0, 5000, time.UTC)
 	decision := tail.Line{Chain: "decisions.basic", Position: 812, Hash: "9b", PreviousHash: "51", Tenant: `a"]\b`, Environment: scope.Production, At: at, Decision: record}
 	event := tail.Line{Chain: "events", Position: 93, Hash: "c0", PreviousHash: "aa", Tenant: "default", At: at, Event: &audit.Event{ID: 93, Type: "USER_CREATED", Object: "user", ObjectID: "u|1", ActorID: "u7", IPAddress: "192.0.2.7"}}
@@ -327,9 +326,7 @@ func TestFormats(t *testing.T) {
 	const cefEvent = `CEF:0|gatehouse|gatehouse|1|USER_CREATED|USER_CREATED|3|externalId=93 cat=audit act=USER_CREATED suid=u7 msg=user u|1 src=192.0.2.7 rt=1768469400000 cs1Label=chain cs1=events ` +
 		`cn1Label=position cn1=93 cs2Label=hash cs2=c0 cs3Label=previousHash cs3=aa cs5Label=tenant cs5=default`
 	line, err := jsonLine(decision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	counted := func(text string) string { return fmt.Sprintf("%d %s", len(text), text) }
 	for _, tc := range []struct {
 		endpoint, format, want string
@@ -357,14 +354,10 @@ func TestFormats(t *testing.T) {
 func TestLongEntries(t *testing.T) {
 	long := strings.Repeat(`ä"=|\`, 4000)
 	huge, err := json.Marshal(long)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	entry := func(d audit.Decision) tail.Line {
 		record, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return tail.Line{Chain: "decisions.detailed", Position: 7, Hash: "9b", Tenant: "default", Decision: record}
 	}
 	for name, tc := range map[string]struct {
@@ -455,9 +448,7 @@ func (r *rsyslog) configure(t *testing.T) (ca string) {
 	t.Helper()
 	cert, key := selfSigned(t)
 	host, port, err := net.SplitHostPort(r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	conf := strings.NewReplacer("DIR", r.dir, "HOST", host, "PORT", port).Replace(`
 global(workDirectory="DIR" maxMessageSize="64k" defaultNetstreamDriver="ossl" defaultNetstreamDriverCAFile="DIR/cert.pem" defaultNetstreamDriverCertFile="DIR/cert.pem" defaultNetstreamDriverKeyFile="DIR/key.pem")
 module(load="imtcp" streamDriver.name="ossl" streamDriver.mode="1" streamDriver.authMode="anon")
@@ -466,9 +457,7 @@ input(type="imtcp" address="HOST" port="PORT")
 action(type="omfile" file="DIR/messages" template="message")
 `)
 	for name, text := range map[string]string{"cert.pem": cert, "key.pem": key, "rsyslog.conf": conf} {
-		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
 	}
 	return cert
 }
@@ -479,9 +468,7 @@ func (r *rsyslog) start(t *testing.T) (stop func()) {
 	r.log = &lockedBuffer{}
 	cmd := exec.Command(r.bin, "-n", "-f", filepath.Join(r.dir, "rsyslog.conf"), "-i", filepath.Join(r.dir, "pid"))
 	cmd.Stdout, cmd.Stderr = r.log, r.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -505,9 +492,7 @@ func (r *rsyslog) start(t *testing.T) (stop func()) {
 func (r *rsyslog) waitForLogs(t *testing.T, b *bench) {
 	t.Helper()
 	rep, err := b.log.Verify(ctx, admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	r.waitFor(t, func() error {
 		text, err := os.ReadFile(filepath.Join(r.dir, "messages"))
 		if err != nil {
@@ -542,20 +527,14 @@ func (r *rsyslog) waitFor(t *testing.T, check func() error) {
 func selfSigned(t *testing.T, uses ...x509.ExtKeyUsage) (cert, key string) {
 	t.Helper()
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	wanted := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<32, 0), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: append(uses, x509.ExtKeyUsageServerAuth),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, wanted, wanted, &pair.PublicKey, pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }

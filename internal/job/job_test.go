@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -28,9 +29,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
 	t.Helper()
 	d, err := c.Tenant(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return d
 }
 
@@ -50,9 +49,7 @@ func insert(t testing.TB, d *db.DB, jobs ...job.Job) (added int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return added
 }
 
@@ -71,9 +68,7 @@ func states(t testing.TB, d *db.DB) map[string]int64 {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return out
 }
 
@@ -346,9 +341,7 @@ func TestLeases(t *testing.T) {
 		offset.Store(int64(2 * time.Minute))
 		take(b, true)
 		take(a, false)
-		if err := b.Release(ctx, "work"); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, b.Release(ctx, "work"))
 		take(a, true)
 		offset.Store(int64(-10 * time.Minute)) // the clock of this replica is behind: the lease holds
 		take(b, false)

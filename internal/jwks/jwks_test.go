@@ -20,28 +20,22 @@ import (
 	"time"
 
 	"github.com/lestrrat-go/jwx/v3/jwk"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // jwkOf returns a key of a set as its provider writes it, with some members changed.
 func jwkOf(t *testing.T, raw any, change map[string]any) string {
 	t.Helper()
 	key, err := jwk.Import(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	data, err := json.Marshal(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var members map[string]any
-	if err := json.Unmarshal(data, &members); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(data, &members))
 	maps.Copy(members, change)
 	data, err = json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return string(data)
 }
 
@@ -49,25 +43,15 @@ func jwkOf(t *testing.T, raw any, change map[string]any) string {
 // algorithm.
 func TestKeySets(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // to be refused
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	wide, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	edPublic, edPrivate, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	zeros := base64.RawURLEncoding.EncodeToString(make([]byte, 32))
 	for name, tc := range map[string]struct{ key, alg string }{
 		"RSA":                                {jwkOf(t, &rsaKey.PublicKey, nil), "RS256"},
@@ -123,9 +107,7 @@ func TestKeySets(t *testing.T) {
 // caller gives up, they fetch themselves.
 func TestRefreshTellsAllWaiters(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	good := `{"keys":[` + jwkOf(t, public, nil) + `]}`
 	for name, c := range map[string]struct {
 		giveUp bool

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
@@ -28,9 +29,7 @@ const topic = "audit"
 func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, topic)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -39,9 +38,7 @@ func brokers(t *testing.T, c *kfake.Cluster) (out []Broker) {
 	t.Helper()
 	for _, address := range c.ListenAddrs() {
 		ap, err := netip.ParseAddrPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		out = append(out, Broker{ap.Addr().String(), ap.Port()})
 	}
 	return out
@@ -51,9 +48,7 @@ func producer(t *testing.T, via *outbound.Client, c Cluster) *Producer {
 	t.Helper()
 	c.Topic = topic
 	p, err := Open(via, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -82,21 +77,15 @@ func TestOrder(t *testing.T) {
 		for _, key := range []string{"a", "b", "c", "d"} {
 			rs = append(rs, Record{Key: []byte(key), Value: fmt.Append(nil, i)})
 		}
-		if err := p.Send(within(t), rs); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, p.Send(within(t), rs))
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer reader.Close()
 	next, at := map[string]int{}, map[string]int32{}
 	for seen := 0; seen < 800; {
 		fetched := reader.PollFetches(within(t))
-		if err := fetched.Err(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, fetched.Err())
 		fetched.EachRecord(func(r *kgo.Record) {
 			seen++
 			key := string(r.Key)
@@ -153,9 +142,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("Send to a broker with an unknown certificate = %v (%s), want unreachable", err, Reason(err))
 	}
 	lost, err := Open(via, Cluster{Brokers: signedIn.Brokers, RootCAs: roots, Mechanism: Plain, User: "ada", Password: "secret", Topic: "nowhere"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(lost.Close)
 	if err := lost.Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "no such topic") {
 		t.Errorf("Send to an unknown topic = %v (%s), want no such topic", err, Reason(err))
@@ -174,9 +161,7 @@ func TestGuard(t *testing.T) {
 
 	// The cluster names a broker at another address, in an inner network.
 	inner, err := net.Listen("tcp", "127.0.0.9:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = inner.Close() })
 	reached := make(chan struct{}, 100)
 	go func() {
@@ -245,24 +230,18 @@ func TestSmallTopic(t *testing.T) {
 	_, _ = rand.Read(noise)
 	long := Record{Key: []byte("k"), Value: append([]byte("100 "), noise...)}
 	long.Shorten = func(most int) ([]byte, error) { return long.Value[:max(most, 10)], nil }
-	if err := p.Send(within(t), append(rs, long)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, p.Send(within(t), append(rs, long)))
 	long.Shorten = nil
 	if err := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true}).Send(within(t), []Record{long}); err == nil || !strings.Contains(Reason(err), "MESSAGE_TOO_LARGE") {
 		t.Errorf("Send of a long record = %v, want MESSAGE_TOO_LARGE", err)
 	}
 	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer reader.Close()
 	last := -1
 	for last < 100 {
 		fetched := reader.PollFetches(within(t))
-		if err := fetched.Err(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, fetched.Err())
 		fetched.EachRecord(func(r *kgo.Record) {
 			text, _, _ := strings.Cut(string(r.Value), " ")
 			if n, _ := strconv.Atoi(text); n > last+1 {
@@ -293,9 +272,7 @@ func TestLongRecordIsAlone(t *testing.T) {
 	for i := range 1000 {
 		records = append(records, Record{Key: []byte("k"), Value: []byte(strconv.Itoa(i))})
 	}
-	if err := p.Send(within(t), records); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, p.Send(within(t), records))
 	// Ten halvings until the long record is alone, two to shorten it, ten doublings.
 	if n := requests.Load(); n < 5 || n > 50 {
 		t.Errorf("1,001 records take %d requests, want 5 to 50", n)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // BenchmarkRefresh measures what a tenant with an open stream costs every two seconds.
@@ -15,7 +16,7 @@ func BenchmarkRefresh(b *testing.B) {
 			s.Now = time.Now
 			h := &hub{service: s, tenant: everything.Tenant, streams: map[*Stream]struct{}{}}
 			for b.Loop() {
-				must(b, h.refresh(b.Context(), true))
+				errtest.Must(b, h.refresh(b.Context(), true))
 			}
 		})
 	}

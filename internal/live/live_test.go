@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -46,7 +47,7 @@ func note(t *testing.T, c *db.Cluster, tenant scope.TenantID, kind, object, id s
 		}
 		return tx.Notify(t.Context(), "events")
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // service returns a service that watches a store.
@@ -62,7 +63,7 @@ func service(t *testing.T, c *db.Cluster) *Service {
 func open(t *testing.T, s *Service, sc scope.Scope, last string) *Stream {
 	t.Helper()
 	st, err := s.Open(t.Context(), sc, last)
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(st.Close)
 	return st
 }
@@ -120,7 +121,7 @@ func TestResume(t *testing.T) {
 			_, err := tx.Exec(t.Context(), `DELETE FROM audit_events WHERE seq = 1`)
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		if m := next(t, open(t, s, everything, position{}.String()), everything); !m.Reload {
 			t.Errorf("message with an id from before the stored entries = %+v, want a reload", m)
 		}
@@ -139,7 +140,7 @@ func TestGauges(t *testing.T) {
 					ON CONFLICT (width, bucket, environment, measure) DO UPDATE SET n = decision_rollups.n + 5`, (24 * time.Hour).Microseconds(), time.Now().Truncate(24*time.Hour), string(env))
 				return err
 			})
-			must(t, err)
+			errtest.Must(t, err)
 		}
 		err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO webhooks (name, url, events, enabled, secret, previous_secret, since_seq, created_by, created_at, updated_at, change_no)
@@ -150,7 +151,7 @@ func TestGauges(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		st := open(t, s, everything, "")
 		var sent [2]time.Time // by the stream's own clock, so that waits of the test do not count
 		for i := range sent {
@@ -193,7 +194,7 @@ func TestGauges(t *testing.T) {
 				_, err := tx.Exec(t.Context(), write.sql)
 				return err
 			})
-			must(t, err)
+			errtest.Must(t, err)
 			if m := next(t, st, everything); len(m.Changes) != 1 || m.Changes[0].Change != write.want {
 				t.Errorf("message after %s = %+v, want %+v", write.sql, m, write.want)
 			}
@@ -291,7 +292,7 @@ func TestAuditedObjects(t *testing.T) {
 		}
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	if !found["policy"] || !found["agent"] {
 		t.Fatalf("objects of entries = %v, want policy and agent: has the form of an entry changed?", found)
 	}
@@ -358,12 +359,4 @@ func TestBounds(t *testing.T) {
 			t.Errorf("Open after Close: got %v, want rate limited", err)
 		}
 	})
-}
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

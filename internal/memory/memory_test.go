@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func take(t *testing.T, r *Pool, who string, n int64) func() {
@@ -77,9 +79,7 @@ func TestStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(100, 80, time.Second)
 		for range 2 {
-			if _, err := r.Take(t.Context(), "", 10, true); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(r.Take(t.Context(), "", 10, true)))
 		}
 		if _, err := r.Take(t.Context(), "", 10, true); !errors.Is(err, ErrFull) {
 			t.Errorf("strangers took more than their part: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/counterfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -36,7 +37,7 @@ var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 func newCalls(t testing.TB, c *db.Cluster, dir string, now func() time.Time) *Calls {
 	t.Helper()
 	book, err := counterfile.Open(dir, slog.New(slog.DiscardHandler))
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(func() { book.Close() })
 	return NewCalls(c, book, now, slog.New(slog.DiscardHandler))
 }
@@ -52,7 +53,7 @@ func stored(t testing.TB, c *db.Cluster, id scope.TenantID) map[string]int64 {
 		}
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return out
 }
 
@@ -79,12 +80,12 @@ func TestCallsAreCountedOnceInTheirTenant(t *testing.T) {
 			})
 		}
 		for range 20 { // copy while the counts still grow
-			must(t, s.Copy(ctx))
+			errtest.Must(t, s.Copy(ctx))
 		}
 		all.Wait()
 		s.Meter("gone", "list")(now.now()) // an unknown tenant
 		for range 2 {
-			must(t, s.Copy(ctx))
+			errtest.Must(t, s.Copy(ctx))
 		}
 		want(t, stored(t, c, scope.DefaultTenant), "evaluate:4000")
 		want(t, stored(t, c, dbtest.Second), "list:8")
@@ -102,14 +103,14 @@ func TestCallsOutliveTheirProcess(t *testing.T) {
 			for range 5 {
 				s.Meter(scope.DefaultTenant, "evaluate")(now.now())
 				if total++; total%3 == 0 {
-					must(t, s.Copy(ctx))
+					errtest.Must(t, s.Copy(ctx))
 				}
 			}
 			if round == 1 {
 				now.pass(3 * time.Hour)
 			}
 		} // nothing is closed, as after a kill
-		must(t, newCalls(t, c, dir, now.now).Copy(ctx))
+		errtest.Must(t, newCalls(t, c, dir, now.now).Copy(ctx))
 		want(t, stored(t, c, scope.DefaultTenant), fmt.Sprint("evaluate:", total))
 	})
 }
@@ -127,7 +128,7 @@ func TestCallsOfAStoreThatIsDownAreKept(t *testing.T) {
 	}
 	now.pass(5 * time.Hour)
 	s.Meter(scope.DefaultTenant, "evaluate")(now.now())
-	must(t, s.Copy(context.Background()))
+	errtest.Must(t, s.Copy(context.Background()))
 	want(t, stored(t, c, scope.DefaultTenant), "evaluate:2")
 }
 
@@ -140,7 +141,7 @@ func TestCountersEndWithTheirHour(t *testing.T) {
 	for range 50 {
 		count(now.now())
 		count(now.now().Add(-time.Hour)) // began in the hour before
-		must(t, s.Copy(ctx))
+		errtest.Must(t, s.Copy(ctx))
 		now.pass(time.Hour)
 	}
 	want(t, stored(t, c, scope.DefaultTenant), "evaluate:100")
@@ -157,9 +158,9 @@ func TestOldCallsAreFoldedIntoDays(t *testing.T) {
 		for _, back := range []time.Duration{0, time.Hour, 61 * 24 * time.Hour, 70 * 24 * time.Hour, 70*24*time.Hour + 3*time.Hour, 300 * 24 * time.Hour} {
 			s.Meter(scope.DefaultTenant, "evaluate")(noon.Add(-back))
 		}
-		must(t, s.Copy(ctx))
+		errtest.Must(t, s.Copy(ctx))
 		for range 2 {
-			must(t, s.Fold(ctx))
+			errtest.Must(t, s.Fold(ctx))
 		}
 		want(t, stored(t, c, scope.DefaultTenant), "evaluate:6")
 		err := c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
@@ -169,7 +170,7 @@ func TestOldCallsAreFoldedIntoDays(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -182,24 +183,16 @@ func TestLateProcessCountsNothingTwice(t *testing.T) {
 		for range 5 {
 			s.Meter(scope.DefaultTenant, "evaluate")(now.now())
 		}
-		if err := s.Copy(ctx); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, s.Copy(ctx))
 		now.pass(30 * 24 * time.Hour)
 		s.Meter(scope.DefaultTenant, "list")(now.now()) // not copied: the process is killed
 		now.pass(keepHours - 29*24*time.Hour)
 		other := newCalls(t, c, t.TempDir(), now.now)
-		if err := other.Fold(ctx); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, other.Fold(ctx))
 		for range 2 {
 			again := newCalls(t, c, dir, now.now)
-			if err := again.CopyTenant(ctx, scope.DefaultTenant); err != nil {
-				t.Fatal(err)
-			}
-			if err := again.Copy(ctx); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, again.CopyTenant(ctx, scope.DefaultTenant))
+			errtest.Must(t, again.Copy(ctx))
 			want(t, stored(t, c, scope.DefaultTenant), "evaluate:5 list:1")
 		}
 	})
@@ -210,7 +203,7 @@ func TestLateProcessCountsNothingTwice(t *testing.T) {
 func TestPeriodsBeginOnTheDayOfTheSubscription(t *testing.T) {
 	date := func(text string) time.Time {
 		at, err := time.Parse("2006-01-02T15:04", text)
-		must(t, err)
+		errtest.Must(t, err)
 		return at
 	}
 	for _, c := range []struct{ began, now, from, to string }{
@@ -275,10 +268,10 @@ func TestPricesAreExact(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prices.json")
 	text := `{"currency": "EUR", "plans": {"pro": {"base": "49.90",
 		"api_calls": {"included": 100, "per": 1000, "price": "0.35"}, "users": {"price": 2.005}, "storage_gb": {"included": "0.5", "price": "0.10"}}}}`
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	errtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	for _, source := range []string{text, file} {
 		p, err := LoadPrices(source)
-		must(t, err)
+		errtest.Must(t, err)
 		b := p.bill("pro", BillUsage{Users: 3, APICalls: 1_000_100, Policies: 7}, 1_500_000_000)
 		// 3 people cost 6.015, rounded half up; 1,000,000 calls cost 350; 1 GB costs 0.10.
 		if b.Currency != "EUR" || b.BaseCost != 49.90 || b.UsageCost != 6.02+350+0.10 || b.TotalCost != 406.02 || len(b.Lines) != 3 {
@@ -319,7 +312,7 @@ func TestLargeBillsAddUp(t *testing.T) {
 	const most = "999999999999999999.999999999"
 	for _, per := range []string{"0.000000001", "1", most} {
 		p, err := LoadPrices(fmt.Sprintf(`{"plans": {"pro": {"base": %q, "users": {"per": %q, "price": %q}, "api_calls": {"per": %q, "price": %q}}}}`, most, per, most, per, most))
-		must(t, err)
+		errtest.Must(t, err)
 		before := Bill{}
 		for n := int64(1); n > 0; n *= 8 {
 			for _, u := range []int64{n - 1, n, n + n - 1} {
@@ -358,12 +351,4 @@ func BenchmarkCount(b *testing.B) {
 			count(noon)
 		}
 	})
-}
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
@@ -91,9 +92,7 @@ func newBench(t *testing.T, c *db.Cluster) *bench { return newBenchTrusting(t, c
 func newBenchTrusting(t *testing.T, c *db.Cluster, roots *x509.CertPool) *bench {
 	t.Helper()
 	box, err := secret.New([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	b := &bench{T: t, stores: c}
 	target := outboundtest.New(t, outbound.Config{RootCAs: roots}, outboundtest.Loopback)
 	out := Outbox{Root: "https://gatehouse.example.com"}
@@ -137,9 +136,7 @@ func (b *bench) queue(notes ...Note) {
 		}
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 }
 
 // runLane runs one turn of a lane, as one replica. It returns when the lane is due again.
@@ -147,9 +144,7 @@ func (b *bench) runLane(holder string, c Channel) time.Time {
 	b.Helper()
 	d := &Deliverer{Service: b.Service, Holder: holder, Logger: slog.New(slog.DiscardHandler)}
 	again, err := d.runLane(context.Background(), job.LaneKey{Tenant: scope.DefaultTenant, Lane: c.ID}, func() {})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return again
 }
 
@@ -175,9 +170,7 @@ func (b *bench) run(n int) {
 func (b *bench) deliveries(f DeliveryFilter) []Delivery {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, f, "", 1000)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return page.Deliveries
 }
 
@@ -189,8 +182,6 @@ func (b *bench) countAudit(kind string) int64 {
 		n, err = db.One[int64](context.Background(), tx, `SELECT COUNT(*) FROM audit_events WHERE type = $1`, kind)
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return n
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
@@ -72,9 +73,7 @@ func TestStates(t *testing.T) {
 		}
 		r.set(func(recorded) (int, string) { return 204, "" })
 		id := b.deliveries(DeliveryFilter{})[0].ID
-		if _, err := b.Retry(context.Background(), admin, id); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Retry(context.Background(), admin, id)))
 		b.runLane("a", ch)
 		wantDelivery(Sent, 1, -1)
 		if _, err := b.Retry(context.Background(), admin, id); err == nil {
@@ -161,9 +160,7 @@ func TestReplicas(t *testing.T) {
 			_, err := job.AcquireLane(context.Background(), tx, lanes, ch.ID, "dead", b.clock.Now())
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if again := b.runLane("a", ch); again.IsZero() || len(r.list()) != 0 {
 			t.Fatalf("a turn of a lane of another replica: again at %s, %d calls, want a later time and none", again, len(r.list()))
 		}
@@ -261,9 +258,7 @@ func TestEndWhileDisabled(t *testing.T) {
 		b.runLane("a", ch)
 		setEnabled := func(on bool) {
 			t.Helper()
-			if _, err := b.Enable(ctx, admin, ch.ID, on); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(b.Enable(ctx, admin, ch.ID, on)))
 		}
 		setEnabled(false)
 		b.queue(Note{Fault: "f", Resolved: true}, Note{Fault: "f", Resolved: true}, Note{Fault: "g"}, Note{Fault: "g", Resolved: true})
@@ -292,17 +287,13 @@ func TestKeyRotation(t *testing.T) {
 		ch := b.channel(Draft{Endpoint: r.URL, Credential: map[string]any{"bearer_token": "t0ken-of-bearer"}})
 		for _, keys := range [][][32]byte{{{2}, {1}}, {{2}}} {
 			box, err := secret.New(keys...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			b.Box = box
 			if res, err := b.Test(ctx, admin, ch.ID); err != nil || !res.Delivered {
 				t.Fatalf("Test with %d keys = %+v, %v, want delivered", len(keys), res, err)
 			}
 			sealer := reseal.Sealer{Stores: c, Columns: b.Secrets(), Logger: slog.New(slog.DiscardHandler)}
-			if err := sealer.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, sealer.Run(ctx))
 		}
 		for _, call := range r.list() {
 			if call.header.Get("Authorization") != "Bearer t0ken-of-bearer" {
@@ -364,9 +355,7 @@ func TestSink(t *testing.T) {
 				if err == nil {
 					_, err = b.events.DispatchTenant(ctx, scope.DefaultTenant)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, err)
 				all := b.deliveries(DeliveryFilter{})
 				if len(all) != 1 {
 					t.Fatalf("the events made %d messages, want 1", len(all))
@@ -392,9 +381,7 @@ func TestStops(t *testing.T) {
 		t.Cleanup(func() { close(over) })
 		b.queue(Note{Fault: "f"})
 		d := &Deliverer{Service: b.Service, Holder: "a", Logger: slog.New(slog.DiscardHandler)}
-		if _, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: ch.ID}, func() {}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: ch.ID}, func() {})))
 		if got := b.deliveries(DeliveryFilter{})[0]; got.Status != Pending || got.Attempts != 0 {
 			t.Errorf("the delivery is %+v, want pending without an attempt", got)
 		}

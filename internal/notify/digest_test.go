@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -28,9 +29,7 @@ func (r *receiver) messages(t *testing.T) []format.Message {
 	var out []format.Message
 	for _, c := range r.list() {
 		var m format.Message
-		if err := json.Unmarshal([]byte(c.body), &m); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(c.body), &m))
 		out = append(out, m)
 	}
 	return out
@@ -223,9 +222,7 @@ func TestQuietHoursOfPagers(t *testing.T) {
 			var e struct {
 				Action string `json:"event_action"`
 			}
-			if err := json.Unmarshal([]byte(c.body), &e); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, json.Unmarshal([]byte(c.body), &e))
 			actions = append(actions, e.Action)
 		}
 		if fmt.Sprint(actions) != "[trigger trigger resolve]" {
@@ -287,9 +284,7 @@ func TestNothingIsLost(t *testing.T) {
 				b.clock.Move(20 * time.Minute)
 				b.runLane("a", ch)
 				now, err := b.Get(context.Background(), admin, ch.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, err)
 				left = now.Pending
 			}
 			for _, d := range b.deliveries(DeliveryFilter{Channel: ch.ID}) {

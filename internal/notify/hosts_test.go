@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -55,9 +56,7 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 		// The audit names the host.
 		made := b.channel(Draft{Name: "named", Type: format.Email, Endpoint: "127.0.0.1:2525", Settings: mail})
 		other := "127.0.0.2:2525"
-		if _, err := b.Update(ctx, admin, made.ID, Change{Endpoint: &other, Settings: patch.Set(mail)}, 0); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Update(ctx, admin, made.ID, Change{Endpoint: &other, Settings: patch.Set(mail)}, 0)))
 		err := cluster.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			changes, err := db.One[string](ctx, tx, `SELECT changes FROM audit_events ORDER BY seq DESC LIMIT 1`)
 			if !strings.Contains(changes, "smtp://127.0.0.1:2525") || !strings.Contains(changes, "smtp://127.0.0.2:2525") {
@@ -65,8 +64,6 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 	})
 }

@@ -3,6 +3,8 @@ package notify
 import (
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestQuietHoursUntil tests hours over midnight, on some days, without a gap between them, and on
@@ -33,9 +35,7 @@ func TestQuietHoursUntil(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, err := time.Parse(time.RFC3339, c.now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			got, quiet := c.hours.until(now)
 			if quiet != (c.until != "") || quiet && got.Format(time.RFC3339) != c.until {
 				t.Errorf("until(%s) = %s, %v, want %q", c.now, got.Format(time.RFC3339), quiet, c.until)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/notify/format"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -132,9 +133,7 @@ func (s *mailSession) Logout() error { return nil }
 // address.
 func (p *mailServer) open(t *testing.T, encryption string, certificate *tls.Config) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	address := l.Addr().String()
 	s := smtp.NewServer(p)
 	s.Domain = "mail.test"
@@ -215,9 +214,7 @@ func TestMail(t *testing.T) {
 func checkMail(t *testing.T, raw string) {
 	t.Helper()
 	m, err := mail.ReadMessage(strings.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
 	if err != nil || subject != "[critical] Der Bouncer „edge“ ist weg Bcc: eve@example.com" {
 		t.Errorf("the subject is %q, %v, want one line", subject, err)
@@ -226,9 +223,7 @@ func checkMail(t *testing.T, raw string) {
 		t.Errorf("the header is %v, want an id and the importance, and no Bcc", m.Header)
 	}
 	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, want := range []string{"Ärger\r\n.\r\nQUIT", "bouncer: edge", "api_key: [redacted]", "https://gatehouse.example.com/bouncers/4", "environment: sandbox"} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("the body is %q, want %q in it", body, want)
@@ -270,9 +265,7 @@ func TestMailRefusals(t *testing.T) {
 		} {
 			ch := b.channel(Draft{Name: name, Type: format.Email, Endpoint: c.server.open(t, c.serves, own), Settings: c.settings, Credential: c.credential})
 			res, err := b.Test(ctx, admin, ch.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if text := res.Response + res.Error; res.Delivered || res.ResponseCode != c.code || !strings.Contains(text, c.want) || strings.Contains(text, "passw0rd") && name == "refused" {
 				t.Errorf("%s: Test = %+v, want %d with %q", name, res, c.code, c.want)
 			}

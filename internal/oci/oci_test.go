@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
@@ -51,23 +52,17 @@ func newHouse(t *testing.T, door func(next http.Handler) http.Handler) *house {
 func (h *house) place(t *testing.T, rest string) Reference {
 	t.Helper()
 	p, err := Parse(strings.Replace(h.URL, "http://", PlainScheme, 1) + rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return p
 }
 
 func (h *house) get(t *testing.T, path, accept string) ([]byte, string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, h.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	r.Header.Set("Accept", accept)
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != 200 {
@@ -81,9 +76,7 @@ func packed(t *testing.T, text string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write([]byte(text))
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, z.Close())
 	return b.Bytes()
 }
 
@@ -95,9 +88,7 @@ func TestPush(t *testing.T) {
 	via, at := outboundtest.Local(t), h.place(t, "/org/policies:production")
 	one, two := packed(t, "one"), packed(t, "two")
 	first, err := Push(ctx, via, at, Login{}, one, map[string]string{"revision": "7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	text, digest := h.get(t, "/v2/org/policies/manifests/production", "application/vnd.oci.image.manifest.v1+json")
 	var manifest struct {
 		MediaType   string
@@ -105,9 +96,7 @@ func TestPush(t *testing.T) {
 		Layers      []struct{ MediaType, Digest string }
 		Annotations map[string]string
 	}
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(text, &manifest))
 	if digest != first || manifest.MediaType != "application/vnd.oci.image.manifest.v1+json" || manifest.Config.MediaType != "application/vnd.oci.image.config.v1+json" ||
 		len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" || manifest.Annotations["revision"] != "7" {
 		t.Errorf("manifest = %s with the digest %s, want %s", text, digest, first)
@@ -227,9 +216,7 @@ func TestGuard(t *testing.T) {
 	}
 	plain := newHouse(t, nil)
 	secure, err := Parse(strings.Replace(plain.URL, "http://", Scheme, 1) + "/org/policies")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if _, err := Push(ctx, outboundtest.Local(t), secure, Login{User: "ada", Password: "secret"}, packed(t, "x"), nil); err == nil || len(plain.calls) > 0 {
 		t.Errorf("Push to a registry without TLS = %v after the calls %v, want an error without a call", err, plain.calls)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -230,9 +231,7 @@ func TestRebinding(t *testing.T) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}})
 	ctx := context.Background()
-	if err := c.Check(ctx, "/url", "http://rebind.test"+port); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.Check(ctx, "/url", "http://rebind.test"+port))
 	if _, err := c.Do(ctx, Request{URL: "http://rebind.test" + port}); !errors.Is(err, errRefused) {
 		t.Errorf("Do after the change: %v, want it refused", err)
 	}

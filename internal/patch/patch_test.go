@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 type body struct {
@@ -16,9 +18,7 @@ type body struct {
 
 func TestThreeStates(t *testing.T) {
 	var b body
-	if err := json.Unmarshal([]byte(`{"id":null,"kind":"api"}`), &b); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal([]byte(`{"id":null,"kind":"api"}`), &b))
 	id := new(int64)
 	b.ID.ApplyPointer(&id)
 	if id != nil || !b.ID.Null {
@@ -53,9 +53,7 @@ func TestSchemaTakesTags(t *testing.T) {
 	}
 	check := func(doc string) int {
 		var v any
-		if err := json.Unmarshal([]byte(doc), &v); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(doc), &v))
 		res := &huma.ValidateResult{}
 		huma.Validate(r, s, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, v, res)
 		return len(res.Errors)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -50,9 +51,9 @@ func TestCasesOverData(t *testing.T) {
 		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
 			t.Errorf("Test in sandbox = %+v, %v, want none passed", r, err)
 		}
-		must(t, errOf(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
+		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
 		for _, id := range []int64{sandbox.ID, twin.ID} {
-			must(t, errOf(h.Resources.Delete(ctx, sc(""), id, 0)))
+			errtest.Must(t, errtest.Of(h.Resources.Delete(ctx, sc(""), id, 0)))
 		}
 		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
 			t.Errorf("Test without the resource = %+v, %v, want none passed", r, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -62,26 +63,26 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 				})
 			}
 		}
-		must := func(_ any, err error) { t.Helper(); must(t, err) }
+		change := func(_ any, err error) { t.Helper(); errtest.Must(t, err) }
 		follow("no change")
 		first := h.create(t, Draft{Name: "first", Status: Active})
 		follow("create")
 		second := h.create(t, Draft{Name: "second"})
 		follow("create a draft")
-		must(h.Update(ctx, sc(""), second.ID, Change{Status: new(Active)}, 0))
+		change(h.Update(ctx, sc(""), second.ID, Change{Status: new(Active)}, 0))
 		follow("activate")
-		must(h.Update(ctx, sc(""), first.ID, Change{RegoCode: new(better)}, 0))
-		must(h.Update(ctx, sc(""), second.ID, Change{Name: new("renamed")}, 0))
+		change(h.Update(ctx, sc(""), first.ID, Change{RegoCode: new(better)}, 0))
+		change(h.Update(ctx, sc(""), second.ID, Change{Name: new("renamed")}, 0))
 		follow("two updates")
-		must(h.Delete(ctx, sc(""), first.ID, false, 0))
+		change(h.Delete(ctx, sc(""), first.ID, false, 0))
 		follow("delete")
-		must(h.Restore(ctx, sc(""), first.ID))
+		change(h.Restore(ctx, sc(""), first.ID))
 		follow("restore")
-		must(h.Promote(ctx, sc(""), first.ID, Promotion{}, 0))
+		change(h.Promote(ctx, sc(""), first.ID, Promotion{}, 0))
 		follow("promote")
-		must(h.Update(ctx, sc(""), second.ID, Change{Status: new(Inactive)}, 0))
+		change(h.Update(ctx, sc(""), second.ID, Change{Status: new(Inactive)}, 0))
 		follow("deactivate")
-		must(h.Delete(ctx, sc(""), first.ID, true, 0))
+		change(h.Delete(ctx, sc(""), first.ID, true, 0))
 		follow("erase an active one")
 		h.resource(t, scope.Sandbox, "pay")
 		follow("create a resource")

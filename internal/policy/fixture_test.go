@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -148,7 +149,7 @@ func admin() scope.Scope {
 func (h *fixture) resource(t *testing.T, env scope.Env, name string) resource.Resource {
 	t.Helper()
 	r, err := h.Resources.Create(context.Background(), sc(""), resource.Draft{Name: name, Type: "api", Path: "/" + name, Environment: env})
-	must(t, err)
+	errtest.Must(t, err)
 	return r
 }
 
@@ -162,7 +163,7 @@ func (h *fixture) create(t *testing.T, d Draft) Policy {
 		d.RegoCode = good
 	}
 	p, err := h.Create(context.Background(), sc(""), d)
-	must(t, err)
+	errtest.Must(t, err)
 	return p
 }
 
@@ -170,7 +171,7 @@ func (h *fixture) create(t *testing.T, d Draft) Policy {
 func (h *fixture) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
 	t.Helper()
 	ctx := context.Background()
-	must(t, h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return fn(ctx, tx) }))
+	errtest.Must(t, h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return fn(ctx, tx) }))
 }
 
 // revision returns the revision of an environment.
@@ -194,14 +195,3 @@ func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
 		t.Fatalf("the fault names %+v, want %s", f.Details, pointer)
 	}
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

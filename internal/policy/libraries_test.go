@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -146,8 +147,8 @@ func TestPromoteWithLibraries(t *testing.T) {
 		stays := h.create(t, Draft{Name: "stays", RegoCode: usesText, Status: Active})
 		_, err := h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)
 		wantCode(t, err, fault.Conflict, "libraries_not_promoted", "lib.text")
-		must(t, errOf(h.Promote(ctx, sc(""), lib.ID, Promotion{}, 0)))
-		must(t, errOf(h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)))
+		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), lib.ID, Promotion{}, 0)))
+		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)))
 		// Controls that stay in sandbox now use the library of production.
 		u, err := h.Users(ctx, sc(""), lib.ID)
 		if err != nil || u.Total != 2 || u.Users[1].ID != stays.ID {

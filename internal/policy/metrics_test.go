@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -36,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		wg.Wait()
 		m.Add(scope.DefaultTenant, 4711, time.Second, false) // no such control
 		m.Add("nobody", p.ID, time.Second, false)            // no such tenant
-		must(t, m.Flush(ctx))
+		errtest.Must(t, m.Flush(ctx))
 		got, err := h.Get(ctx, sc(""), p.ID)
 		want := Performance{AvgEvaluationTimeMS: 2, TotalEvaluations: 800, CacheHitRate: 0.25}
 		if err != nil || got.Metrics != want || got.Version != 1 {
@@ -58,7 +59,7 @@ func TestMetrics(t *testing.T) {
 		for range 2 { // counted in the same tally as local evaluations, once each time
 			own.Evaluated(2*time.Millisecond, false)
 			m.Add(scope.DefaultTenant, p.ID, 2*time.Millisecond, false)
-			must(t, m.Flush(ctx))
+			errtest.Must(t, m.Flush(ctx))
 		}
 		if got, err = h.Get(ctx, sc(""), p.ID); err != nil || got.Metrics.TotalEvaluations != 805 || own.Evaluations.Load() != 4 {
 			t.Errorf("metrics with a tally of the evaluator = %+v, %v, want 805 evaluations", got.Metrics, err)
@@ -76,7 +77,7 @@ func TestReportedIDsAreNotKept(t *testing.T) {
 		for id := range int64(1000) {
 			m.Add(scope.DefaultTenant, id, time.Millisecond, false)
 		}
-		must(t, m.Flush(context.Background()))
+		errtest.Must(t, m.Flush(context.Background()))
 		var held []int64
 		m.Each(func(_ scope.TenantID, id int64, _ *rego.Tally) { held = append(held, id) })
 		if len(m.tallies) != 1 || !slices.Equal(held, []int64{1}) || m.Tally(scope.DefaultTenant, 1) != own || own.Evaluations.Load() != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy/actions"
@@ -53,7 +54,7 @@ func TestLifeOfAControl(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{Status: new(Inactive)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), p.ID, Change{Status: new(Inactive)}, 0)))
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
 			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
 				t.Errorf("ControlsFor after the deactivation = %+v, %v, want none", cs, err)
@@ -153,7 +154,7 @@ func TestListAndSearch(t *testing.T) {
 		} {
 			tc.f.Limit = 100
 			page, err := h.List(ctx, sc(tc.env), tc.f)
-			must(t, err)
+			errtest.Must(t, err)
 			got := ""
 			for _, p := range page.Policies {
 				got += p.Name + "|"
@@ -191,7 +192,7 @@ func TestDeleteAndRestore(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		for deleted, want := range map[bool]int64{true: 1, false: 0} {
 			page, err := h.List(ctx, sc(""), Filter{Deleted: deleted, Limit: 10})
 			if err != nil || page.Total != want || int64(len(page.Policies)) != want {
@@ -210,13 +211,13 @@ func TestDeleteAndRestore(t *testing.T) {
 		wantFault(t, err, fault.Conflict, "")
 
 		// A control whose resource is gone must not become tenant-wide and active.
-		must(t, errOf(h.Delete(ctx, sc(""), p.ID, false, 0)))
-		must(t, errOf(h.Resources.Delete(ctx, sc(""), r.ID, 0)))
+		errtest.Must(t, errtest.Of(h.Delete(ctx, sc(""), p.ID, false, 0)))
+		errtest.Must(t, errtest.Of(h.Resources.Delete(ctx, sc(""), r.ID, 0)))
 		back, err = h.Restore(ctx, sc(""), p.ID)
 		if err != nil || back.Status != Inactive || back.ResourceID != nil {
 			t.Fatalf("Restore without the resource = %+v, %v, want inactive", back, err)
 		}
-		must(t, errOf(h.Delete(ctx, sc(""), p.ID, true, 0)))
+		errtest.Must(t, errtest.Of(h.Delete(ctx, sc(""), p.ID, true, 0)))
 		_, err = h.Restore(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.NotFound, "")
 		h.wantEvents(t, "resource.created", "policy.created", "policy.deployed", "policy.deleted", "policy.updated", "policy.deployed",
@@ -229,7 +230,7 @@ func TestLimit(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		_, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": int64(10)})})
-		must(t, err)
+		errtest.Must(t, err)
 		made := 0
 		for err := range together(50, func() error {
 			_, err := h.Create(ctx, sc(""), Draft{Name: "x", RegoCode: good})

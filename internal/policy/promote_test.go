@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -43,7 +44,7 @@ func TestPromote(t *testing.T) {
 		r := h.resource(t, scope.Sandbox, "pay")
 		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: new(int64(71)), TestCases: passing})
 		up, err := h.Promote(ctx, sc(""), p.ID, Promotion{DeploymentNotes: "go"}, 0)
-		must(t, err)
+		errtest.Must(t, err)
 		if up.Environment != scope.Production || up.ID != p.ID || up.PromotedAt == nil || *up.BouncerID != 72 || *up.ResourceID == r.ID || up.Version != 2 {
 			t.Errorf("Promote = %+v", up)
 		}
@@ -92,7 +93,7 @@ func TestPromotionGates(t *testing.T) {
 			t.Errorf("control after a refused promotion = %+v, %v, want version 1 in sandbox", got, err)
 		}
 
-		must(t, errOf(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"four_eyes": true})})))
+		errtest.Must(t, errtest.Of(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"four_eyes": true})})))
 		ok := h.create(t, Draft{TestCases: passing})
 		for _, approver := range []string{"", " ", "alice", "ALICE", "alice@x.example", "u1", "nobody", "carol", "u3", "dave"} {
 			_, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: approver}, 0)
@@ -101,7 +102,7 @@ func TestPromotionGates(t *testing.T) {
 		if _, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: "bob"}, 0); err != nil {
 			t.Fatal(err)
 		}
-		must(t, errOf(h.Delete(ctx, sc(""), p.ID, false, 0)))
+		errtest.Must(t, errtest.Of(h.Delete(ctx, sc(""), p.ID, false, 0)))
 		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{Approver: "bob"}, 0)
 		wantFault(t, err, fault.NotFound, "")
 	})
@@ -178,7 +179,7 @@ func TestVersions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		p := h.create(t, Draft{TestCases: passing})
-		must(t, errOf(h.Update(ctx, sc(""), p.ID, Change{RegoCode: new(better), Status: new(Active)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), p.ID, Change{RegoCode: new(better), Status: new(Active)}, 0)))
 		d, err := h.Diff(ctx, sc(""), p.ID, 0, 0)
 		if err != nil || d.From != 1 || d.To != 2 || len(d.Changes) != 1 || d.Changes[0].Member != "status" || !strings.Contains(d.Rego, "+allow if input.user.id in") {
 			t.Errorf("Diff = %+v, %v, want the status and the new rule", d, err)
@@ -243,7 +244,7 @@ func TestErrorIsADenial(t *testing.T) {
 		if err != nil || r.Summary != (Summary{Total: 1, Passed: 1, PassRate: 1}) || r.Results[0].Error == "" {
 			t.Errorf("Test = %+v, %v, want one passed with an error", r, err)
 		}
-		must(t, errOf(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
+		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)))
 	})
 }
 
@@ -251,7 +252,7 @@ func TestErrorIsADenial(t *testing.T) {
 func TestTurnsEndWithTheCaller(t *testing.T) {
 	var ts nameLocks
 	leave, err := ts.lock(context.Background(), "a")
-	must(t, err)
+	errtest.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := ts.lock(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -34,7 +35,7 @@ func TestReplace(t *testing.T) {
 		promote := func(d Draft, replace bool) Policy {
 			t.Helper()
 			p, err := h.Promote(ctx, sc(""), h.create(t, d).ID, Promotion{Replace: replace}, 0)
-			must(t, err)
+			errtest.Must(t, err)
 			p.Warnings = slices.DeleteFunc(p.Warnings, func(w Warning) bool { return !strings.HasPrefix(w.Code, "same_name_") })
 			return p
 		}
@@ -79,7 +80,7 @@ func TestReplace(t *testing.T) {
 		wantFault(t, err, fault.NotFound, "")
 		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 1)
 		wantFault(t, err, fault.Precondition, "")
-		must(t, errOf(h.Delete(ctx, sc(""), first.ID, false, 0)))
+		errtest.Must(t, errtest.Of(h.Delete(ctx, sc(""), first.ID, false, 0)))
 		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 0)
 		wantFault(t, err, fault.NotFound, "")
 	})
@@ -90,7 +91,7 @@ func TestReplaceRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, h := context.Background(), newFixture(t, c)
 		old, err := h.Promote(ctx, sc(""), h.create(t, Draft{Name: "owners", Status: Active}).ID, Promotion{}, 0)
-		must(t, err)
+		errtest.Must(t, err)
 		inactive := h.create(t, Draft{Name: "owners", TestCases: passing})
 		_, err = h.Promote(ctx, sc(""), inactive.ID, Promotion{Replace: true}, 0)
 		wantCode(t, err, fault.Conflict, "not_active", "draft")
@@ -135,9 +136,9 @@ func TestReplaceLibrary(t *testing.T) {
 			return h.Promote(ctx, sc(""), id, Promotion{Replace: replace}, 0)
 		}
 		first, err := promote(h.library(t, scope.Sandbox, textLib).ID, false)
-		must(t, err)
+		errtest.Must(t, err)
 		user := h.create(t, Draft{Name: "user", RegoCode: usesText, Status: Active})
-		must(t, errOf(promote(user.ID, false)))
+		errtest.Must(t, errtest.Of(promote(user.ID, false)))
 		measured := 0
 		h.Impact = func(_ context.Context, _ scope.Scope, p Policy, replaced []Policy) (*Impact, error) {
 			if measured++; p.Kind != KindLibrary || len(replaced) != 1 || replaced[0].ID != first.ID {
@@ -149,18 +150,18 @@ func TestReplaceLibrary(t *testing.T) {
 		_, err = promote(next.ID, false)
 		wantCode(t, err, fault.Conflict, "library_exists")
 		broken := h.create(t, Draft{Kind: KindLibrary, Name: "broken", RegoCode: "package lib.text\n\nother := 1\n"})
-		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: new(Inactive)}, 0)))
-		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Active)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), next.ID, Change{Status: new(Inactive)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Active)}, 0)))
 		_, err = promote(broken.ID, true)
 		wantCode(t, err, fault.Invalid, "library_breaks_users", "user")
-		must(t, errOf(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Inactive)}, 0)))
-		must(t, errOf(h.Update(ctx, sc(""), next.ID, Change{Status: new(Active)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), broken.ID, Change{Status: new(Inactive)}, 0)))
+		errtest.Must(t, errtest.Of(h.Update(ctx, sc(""), next.ID, Change{Status: new(Active)}, 0)))
 		p, err := promote(next.ID, true)
 		if err != nil || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first.ID || measured != 2 {
 			t.Fatalf("Promote = %+v, %v after %d measurements, want it to replace %d after 2", p, err, measured, first.ID)
 		}
 		for _, want := range []int64{first.ID, next.ID} {
-			must(t, errOf(h.Reinstate(ctx, sc(""), want, Reinstatement{}, 0)))
+			errtest.Must(t, errtest.Of(h.Reinstate(ctx, sc(""), want, Reinstatement{}, 0)))
 			libs, err := h.Libraries(ctx, sc(""), scope.Production)
 			if err != nil || len(libs) != 1 || libs[0].ID != want {
 				t.Errorf("Libraries = %+v, %v, want only %d", libs, err, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -191,7 +192,7 @@ func TestKeepInSandbox(t *testing.T) {
 		// If the tenant's limit does not allow the copy, nothing is promoted.
 		last := h.create(t, Draft{Name: "last", Status: Active})
 		n := int64(5)
-		must(t, errOf(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})})))
+		errtest.Must(t, errtest.Of(h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})})))
 		_, err = h.Promote(ctx, sc(""), last.ID, Promotion{KeepInSandbox: true}, 0)
 		wantCode(t, err, fault.Forbidden, "limit_exceeded")
 		if got, err := h.Get(ctx, sc(""), last.ID); err != nil || got.Environment != scope.Sandbox {

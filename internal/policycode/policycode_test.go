@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -74,9 +75,7 @@ func TestPlacement(t *testing.T) {
 	r := Request{ResourceID: &resource, BouncerID: &bouncer}
 	cases := []controlfile.Case{{Name: "staff", Input: map[string]any{"n": 1, "list": []string{"a"}}, Expected: true}}
 	got, err := placement(scope.Scope{}, controlfile.Control{Path: "p/a.rego", Source: "package a\n", Name: "a", Description: &about, Status: &active, Cases: &cases}, links{}, r, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if got.Name != "a" || *got.Change.RegoCode != "package a\n" || got.Change.Description != patch.Set("about") || *got.Change.Status != policy.Active ||
 		got.Change.ResourceID != patch.Set(resource) || got.Change.BouncerID != patch.Set(bouncer) || got.Note != "deployed from p/a.rego at 4f1c2aa" {
 		t.Errorf("placement = %+v", got)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -93,9 +94,7 @@ func TestSecretWords(t *testing.T) {
 // TestUsualNames: no name on the fast path is one that hides its value.
 func TestUsualNames(t *testing.T) {
 	source, err := os.ReadFile("value.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	_, list, _ := strings.Cut(string(source), "switch name {")
 	found := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list, -1)
 	for _, m := range found {

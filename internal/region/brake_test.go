@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/tablecopy"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -60,7 +61,7 @@ func TestFloodOfChanges(t *testing.T) {
 			stop := sync.OnceFunc(func() { end.Store(true); running.Wait() })
 			defer stop()
 			d, err := s.Start(context.Background(), root, dbtest.Second, Request{Region: way[1]})
-			must(t, err)
+			errtest.Must(t, err)
 			d = finish(t, s, d.ID)
 			stop()
 			t.Logf("%d changes, a pause of %d ms", d.ChangesCopied, d.WritePauseMS)
@@ -92,13 +93,13 @@ func TestBrake(t *testing.T) {
 			s := process(t, config(t, dbtest.SQLite), nil)
 			populate(t, s, way[0])
 			from, err := s.Stores.At(dbtest.Second, way[0])
-			must(t, err)
+			errtest.Must(t, err)
 			to, err := s.Stores.At(dbtest.Second, way[1])
-			must(t, err)
-			must(t, to.Provision(ctx))
+			errtest.Must(t, err)
+			errtest.Must(t, to.Provision(ctx))
 			c := &tablecopy.Copy{From: from, To: to, Token: 1}
-			must(t, c.Begin(ctx))
-			must(t, c.Tables(ctx))
+			errtest.Must(t, c.Begin(ctx))
+			errtest.Must(t, c.Tables(ctx))
 			d := Deployment{Tenant: dbtest.Second, brake: 2}
 			b := s.newBrake(ctx, &d, c)
 			defer b.release()
@@ -119,12 +120,12 @@ func TestBrake(t *testing.T) {
 					t.Fatalf("write: got %v, want unavailable", err)
 				}
 				_, _, err := c.CatchUp(ctx)
-				must(t, err)
+				errtest.Must(t, err)
 			}
 			b.release()
 			for range 20 {
 				n++
-				must(t, write(n))
+				errtest.Must(t, write(n))
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -28,14 +29,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const fileRegion, serverRegion = "us-west-2", "eu-west-1"
 
 var root = scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.System, ID: "test", Name: "test"}}
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // config is a deployment with a region on each kind of store.
 func config(t *testing.T, home string) db.Config {
@@ -75,12 +68,12 @@ func kill(at string) func(string) error {
 func populate(t *testing.T, s *Service, region string) {
 	t.Helper()
 	ctx := context.Background()
-	must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+	errtest.Must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		_, err := s.Stores.Place(ctx, tx, dbtest.Second, region)
 		return err
 	}))
 	for n := range 700 {
-		must(t, put(s, fmt.Sprint("old ", n)))
+		errtest.Must(t, put(s, fmt.Sprint("old ", n)))
 	}
 }
 
@@ -96,7 +89,7 @@ func put(s *Service, name string) error {
 func names(t *testing.T, s *Service) []string {
 	t.Helper()
 	var out []string
-	must(t, s.Stores.Read(context.Background(), dbtest.Second, func(tx *db.Tx) (err error) {
+	errtest.Must(t, s.Stores.Read(context.Background(), dbtest.Second, func(tx *db.Tx) (err error) {
 		out, err = db.All[string](context.Background(), tx, `SELECT name FROM settings`)
 		return err
 	}))
@@ -114,7 +107,7 @@ func regionOfTenant(t *testing.T, s *Service) string {
 // storeOfTenant returns the store that the tenant is in.
 func storeOfTenant(t *testing.T, s *Service) (store string) {
 	t.Helper()
-	must(t, s.Stores.System().Read(context.Background(), func(tx *db.Tx) (err error) {
+	errtest.Must(t, s.Stores.System().Read(context.Background(), func(tx *db.Tx) (err error) {
 		store, err = s.Stores.PlaceOf(context.Background(), tx, dbtest.Second)
 		return err
 	}))
@@ -140,9 +133,9 @@ func writer(s *Service, prefix string) (stop func() []string) {
 func finish(t *testing.T, s *Service, id string) Deployment {
 	t.Helper()
 	for range 50 {
-		must(t, s.runDue(context.Background()))
+		errtest.Must(t, s.runDue(context.Background()))
 		d, err := s.Get(context.Background(), root, dbtest.Second, id)
-		must(t, err)
+		errtest.Must(t, err)
 		if d.Status != InProgress {
 			return d
 		}
@@ -170,7 +163,7 @@ func checkAllThere(t *testing.T, s *Service, want []string) {
 func checkStores(t *testing.T, s *Service, want ...string) {
 	t.Helper()
 	stores, err := s.Stores.StoresOf(context.Background(), dbtest.Second)
-	must(t, err)
+	errtest.Must(t, err)
 	slices.Sort(want)
 	if !slices.Equal(stores, want) {
 		t.Errorf("stores of the tenant = %v, want %v", stores, want)
@@ -193,7 +186,7 @@ func TestKilledAnywhere(t *testing.T) {
 				first := process(t, cfg, kill(phase))
 				populate(t, first, way[0])
 				d, err := first.Start(ctx, root, dbtest.Second, Request{Region: way[1]})
-				must(t, err)
+				errtest.Must(t, err)
 				stop := writer(first, "first")
 				_ = first.runDue(ctx)
 				_ = first.Stores.Close() // ends the writers of the killed process
@@ -208,7 +201,7 @@ func TestKilledAnywhere(t *testing.T) {
 				if d.Status != Completed || regionOfTenant(t, next) != way[1] {
 					t.Errorf("deployment = %+v (%s) in %s, want it completed in %s", d, d.ReasonText, regionOfTenant(t, next), way[1])
 				}
-				must(t, put(next, "after"))
+				errtest.Must(t, put(next, "after"))
 				checkAllThere(t, next, append(want, "after"))
 			})
 		}
@@ -240,7 +233,7 @@ func TestHungProcess(t *testing.T) {
 			hung = process(t, shared, hung.reached)
 			next := process(t, shared, nil)
 			d, err := hung.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
-			must(t, err)
+			errtest.Must(t, err)
 			ended := make(chan error, 1)
 			go func() { ended <- hung.runDue(ctx) }()
 			<-hangs
@@ -251,11 +244,11 @@ func TestHungProcess(t *testing.T) {
 			}
 			close(goOn)
 			<-ended
-			must(t, put(next, "after"))
-			must(t, put(hung, "after, by the one that hung"))
+			errtest.Must(t, put(next, "after"))
+			errtest.Must(t, put(hung, "after, by the one that hung"))
 			checkAllThere(t, next, append(stop(), "after", "after, by the one that hung"))
 			from, err := next.Stores.At(dbtest.Second, serverRegion)
-			must(t, err)
+			errtest.Must(t, err)
 			if err := from.Write(ctx, func(tx *db.Tx) error {
 				_, err := tx.Exec(ctx, `UPDATE settings SET value = '2'`)
 				return err
@@ -280,7 +273,7 @@ func TestRollsBack(t *testing.T) {
 	})
 	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
-	must(t, err)
+	errtest.Must(t, err)
 	if _, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("Start during a deployment: got %v, want a conflict", err)
 	}
@@ -294,7 +287,7 @@ func TestRollsBack(t *testing.T) {
 	checkStores(t, s, "", fileRegion)
 	s.reached = nil
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
-	must(t, err)
+	errtest.Must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("second deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
@@ -336,7 +329,7 @@ func TestWarnsWhileUnsettled(t *testing.T) {
 			ctx := context.Background()
 			s := process(t, config(t, dbtest.SQLite), nil)
 			rename := func(from, to string) {
-				must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, "ALTER TABLE "+from+" RENAME TO "+to); return err }))
+				errtest.Must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, "ALTER TABLE "+from+" RENAME TO "+to); return err }))
 			}
 			broken := false
 			s.reached = func(phase string) error {
@@ -368,7 +361,7 @@ func TestWarnsWhileUnsettled(t *testing.T) {
 			}})
 			populate(t, s, fileRegion)
 			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
-			must(t, err)
+			errtest.Must(t, err)
 			d = finish(t, s, d.ID)
 			if d.Status != Failed || regionOfTenant(t, s) != fileRegion || s.Unsettled() != 0 {
 				t.Errorf("it ended as %+v, %d unsettled", d, s.Unsettled())
@@ -376,7 +369,7 @@ func TestWarnsWhileUnsettled(t *testing.T) {
 			if !slices.Equal(attempts, []string{"1", "4"}) {
 				t.Errorf("warnings at the attempts %q", attempts)
 			}
-			must(t, put(s, "after"))
+			errtest.Must(t, put(s, "after"))
 		})
 	}
 }
@@ -388,11 +381,11 @@ func TestGivesUp(t *testing.T) {
 	s := process(t, config(t, dbtest.SQLite), kill("fenced"))
 	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
-	must(t, err)
+	errtest.Must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Failed || d.Reason == nil {
 		t.Errorf("deployment = %+v, want it failed with a reason", d)
 	}
-	must(t, put(s, "after"))
+	errtest.Must(t, put(s, "after"))
 	checkAllThere(t, s, []string{"after"})
 }
 
@@ -404,14 +397,14 @@ func TestForeignDataStays(t *testing.T) {
 	populate(t, s, serverRegion)
 	populate(t, s, fileRegion)
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion})
-	must(t, err)
+	errtest.Must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	checkAllThere(t, s, nil)
 	checkStores(t, s, "", serverRegion, storeOfTenant(t, s), fileRegion)
 	for _, store := range []string{serverRegion, fileRegion} {
-		must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := s.Stores.Place(ctx, tx, dbtest.Second, store); return err }))
+		errtest.Must(t, s.Stores.System().Write(ctx, func(tx *db.Tx) error { _, err := s.Stores.Place(ctx, tx, dbtest.Second, store); return err }))
 		checkAllThere(t, s, nil)
 	}
 }
@@ -424,18 +417,18 @@ func TestMovesBackAndPurges(t *testing.T) {
 	populate(t, s, fileRegion)
 	for n, to := range []string{serverRegion, fileRegion, serverRegion} {
 		d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
-		must(t, err)
+		errtest.Must(t, err)
 		if d = finish(t, s, d.ID); d.Status != Completed {
 			t.Fatalf("deployment to %s = %+v (%s), want it completed", to, d, d.ReasonText)
 		}
-		must(t, put(s, fmt.Sprint("after ", n)))
+		errtest.Must(t, put(s, fmt.Sprint("after ", n)))
 	}
 	later := time.Now().UTC().Add(2 * time.Hour)
 	s.Now = func() time.Time { return later }
-	must(t, s.runDue(ctx))
+	errtest.Must(t, s.runDue(ctx))
 	checkAllThere(t, s, []string{"after 0", "after 1", "after 2"})
 	page, err := s.List(ctx, root, dbtest.Second, 0, 10)
-	must(t, err)
+	errtest.Must(t, err)
 	for _, d := range page.Deployments {
 		if d.SourcePurgedAt == nil {
 			t.Errorf("deployment = %+v, want its source purged", d)
@@ -451,11 +444,11 @@ func TestStartsEmpty(t *testing.T) {
 	s := process(t, config(t, dbtest.SQLite), nil)
 	populate(t, s, fileRegion)
 	before, err := s.Stores.Tenant(ctx, dbtest.Second)
-	must(t, err)
-	must(t, before.Write(ctx, func(tx *db.Tx) error { _, err := tx.Bump(ctx, "env:production"); return err }))
+	errtest.Must(t, err)
+	errtest.Must(t, before.Write(ctx, func(tx *db.Tx) error { _, err := tx.Bump(ctx, "env:production"); return err }))
 	no := false
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MigrateData: &no})
-	must(t, err)
+	errtest.Must(t, err)
 	if !strings.Contains(d.Message, "empty") {
 		t.Errorf("message = %q, want it to say that the store is empty", d.Message)
 	}
@@ -463,11 +456,11 @@ func TestStartsEmpty(t *testing.T) {
 		t.Fatalf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	revision, err := before.Revision(ctx, "env:production")
-	must(t, err)
+	errtest.Must(t, err)
 	if revision < 1_000_000 {
 		t.Errorf("revision = %d, want at least 1,000,000", revision)
 	}
-	must(t, s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
+	errtest.Must(t, s.Stores.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
 		kinds, err := db.All[string](ctx, tx, `SELECT type FROM audit_events`)
 		if err == nil && !slices.Equal(kinds, []string{"TENANT_DEPLOYED"}) {
 			err = fmt.Errorf("audit entries = %v, want TENANT_DEPLOYED", kinds)
@@ -489,18 +482,18 @@ func TestStopsAndWaits(t *testing.T) {
 		t.Errorf("Start by the tenant's administrator: got %v, want forbidden", err)
 	}
 	d, err := s.Start(ctx, root, dbtest.Second, Request{Region: fileRegion, MaintenanceWindow: &past})
-	must(t, err)
+	errtest.Must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Completed {
 		t.Errorf("deployment to the same region with a window in the past = %+v (%s), want it completed", d, d.ReasonText)
 	}
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
-	must(t, err)
-	must(t, s.runDue(ctx))
+	errtest.Must(t, err)
+	errtest.Must(t, s.runDue(ctx))
 	if d, err = s.Get(ctx, root, dbtest.Second, d.ID); err != nil || d.Phase != waiting || d.Progress.Database != "pending" || d.MaintenanceWindow == nil || !d.Estimated.After(window) {
 		t.Errorf("deployment before its window = %+v, %v, want it waiting", d, err)
 	}
 	_, err = s.Cancel(ctx, root, dbtest.Second, d.ID)
-	must(t, err)
+	errtest.Must(t, err)
 	if d = finish(t, s, d.ID); d.Status != Failed || regionOfTenant(t, s) != fileRegion {
 		t.Errorf("cancelled deployment = %+v, want it failed", d)
 	}
@@ -508,7 +501,7 @@ func TestStopsAndWaits(t *testing.T) {
 		t.Errorf("Cancel again: got %v, want a conflict", err)
 	}
 	d, err = s.Start(ctx, root, dbtest.Second, Request{Region: serverRegion, MaintenanceWindow: &window})
-	must(t, err)
+	errtest.Must(t, err)
 	later := window.Add(time.Second)
 	s.Now = func() time.Time { return later }
 	if d = finish(t, s, d.ID); d.Status != Completed {
@@ -527,15 +520,15 @@ func TestOwnRegions(t *testing.T) {
 			s := process(t, cfg, nil)
 			populate(t, s, "")
 			d, err := s.Start(ctx, root, dbtest.Second, Request{Region: "eu-north-1"})
-			must(t, err)
+			errtest.Must(t, err)
 			if d = finish(t, s, d.ID); d.Status != Completed {
 				t.Fatalf("deployment = %+v (%s), want it completed", d, d.ReasonText)
 			}
 			cfg.Regions = map[string]db.Region{"eu-north-1": {Dir: t.TempDir()}}
 			other := process(t, cfg, nil)
 			checkAllThere(t, other, nil)
-			must(t, other.Forget(ctx, dbtest.Second))
-			must(t, other.Stores.DropTenant(ctx, dbtest.Second))
+			errtest.Must(t, other.Forget(ctx, dbtest.Second))
+			errtest.Must(t, other.Stores.DropTenant(ctx, dbtest.Second))
 			checkStores(t, s)
 		})
 	}

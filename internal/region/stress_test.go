@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -89,7 +90,7 @@ func TestMovesToAndFro(t *testing.T) {
 			}
 			for _, to := range route {
 				d, err := s.Start(ctx, root, dbtest.Second, Request{Region: to})
-				must(t, err)
+				errtest.Must(t, err)
 				began := time.Now()
 				d = finish(t, s, d.ID)
 				if d.Status != Completed || regionOfTenant(t, s) == "" {

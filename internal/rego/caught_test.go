@@ -7,6 +7,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -30,9 +31,7 @@ func TestPanicsOfChecksAreKept(t *testing.T) {
 		}
 	}
 	issues, err := lang.Check(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	kept("a check", issues...)
 	_, issues = rego.Compile(rego.Meta{ID: 1, Name: "m"}, source)
 	kept("a control", issues...)

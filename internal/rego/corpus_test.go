@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -81,9 +82,7 @@ func loadCorpus(t testing.TB) []corpusFile {
 	var out []corpusFile
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		out = append(out, loadCorpusFile(t, filepath.Base(p), txtar(string(text))))
 	}
 	return out
@@ -148,9 +147,7 @@ func answer(t testing.TB, s *rego.Set, in json.RawMessage, cache *rego.Cache) ma
 	}
 	d := s.Decide(context.Background(), &r, rego.Options{Cache: cache, Now: corpusNow, Deadline: 5 * time.Second})
 	out := map[string]any{}
-	if err := json.Unmarshal(d.AppendJSON(nil), &out); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(d.AppendJSON(nil), &out))
 	if d.Err != nil && d.Reason != "Invalid path" && isEvalError(d.Err) {
 		out["error"] = true
 	}
@@ -185,13 +182,9 @@ func TestCorpus(t *testing.T) {
 		controls += len(f.set.Controls())
 		t.Run(f.name, func(t *testing.T) {
 			data, err := bundle.Write(bundle.Spec{Revision: "3", Set: f.set})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			read, err := readBundle(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			var stock []map[string]any
 			if !fulltest.Inner() {
 				stock = askOPA(t, apptest.OPA(t), data, f.cases)
@@ -240,22 +233,16 @@ func askOPA(t *testing.T, opa string, bundle []byte, cases []corpusCase) []map[s
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bundle.tar.gz")
-	if err := os.WriteFile(file, bundle, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, bundle, 0o600))
 	eval := func(which []int) ([]map[string]any, string) {
 		inputs := []json.RawMessage{}
 		for _, i := range which {
 			inputs = append(inputs, cases[i].Input)
 		}
 		text, err := json.Marshal(map[string]any{"inputs": inputs})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		in := filepath.Join(dir, "in.json")
-		if err := os.WriteFile(in, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(in, text, 0o600))
 		cmd := exec.CommandContext(t.Context(), opa, "eval", "--bundle", file, "--input", in, "--format", "json",
 			`[d | some i in input.inputs; d := data.gatehouse.decision with input as i]`)
 		out, err := cmd.Output()

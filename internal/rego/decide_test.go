@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
@@ -107,9 +108,7 @@ func drawRequest(t *rapid.T) Request {
 			}
 			return out
 		}).Draw(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return v
 	}
 	r := Request{User: part("user"), Action: part("action"), Resource: part("resource"), Context: part("context")}

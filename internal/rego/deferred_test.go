@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
@@ -47,13 +48,9 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 			}
 			// A bundle carries it: there it denies with the same reason.
 			data, err := bundle.Write(bundle.Spec{Set: s})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			read, err := readBundle(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			want, got := s.Decide(context.Background(), &r, rego.Options{}), read.Set.Decide(context.Background(), &r, rego.Options{})
 			if got.Effect != rego.Deny || got.Reason != want.Reason || got.PolicyID != 7 {
 				t.Errorf("in a bundle %s, not %s", described(got), described(want))
@@ -71,9 +68,7 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 func TestBundleReaderTakesOver(t *testing.T) {
 	write := func(controls ...*rego.Control) []byte {
 		data, err := bundle.Write(bundle.Spec{Set: rego.NewSet(rego.SetSpec{Controls: controls, PIP: value.Object()})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return data
 	}
 	with := func(lib lang.Library) *rego.Control {
@@ -87,9 +82,7 @@ func TestBundleReaderTakesOver(t *testing.T) {
 	one := with(lib)
 	two := compiledControl(t, rego.Meta{ID: 2, Name: "two", Version: 1}, "package b\n\nallow := true")
 	first, err := bundle.Reader{Stored: true}.Read(write(one, two))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, c := range first.Set.Controls() {
 		if c.IsCompiled() {
 			t.Errorf("control %d was compiled", c.Meta().ID)
@@ -100,9 +93,7 @@ func TestBundleReaderTakesOver(t *testing.T) {
 	}
 	changed := compiledControl(t, rego.Meta{ID: 2, Name: "two", Version: 2}, "package b\n\nallow := false")
 	next, err := bundle.Reader{Active: first.Set}.Read(write(one, changed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if next.Set.Control(1) != first.Set.Control(1) || next.Set.Control(2) == first.Set.Control(2) {
 		t.Error("what did not change was not taken over, or what did was")
 	}
@@ -111,9 +102,7 @@ func TestBundleReaderTakesOver(t *testing.T) {
 	}
 	moved := with(lang.Library{ID: 5, Name: "text", Version: 2, Source: "package lib.text\n\nyes := false"})
 	third, err := bundle.Reader{Active: next.Set}.Read(write(moved, changed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if third.Set.Control(1) == next.Set.Control(1) || third.Set.Control(1).Libraries()[0].Version != 2 {
 		t.Error("a control goes on by the library of before")
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -13,9 +14,7 @@ import (
 func TestValuesThatOnceDiffered(t *testing.T) {
 	decode := func(text string) value.Value {
 		v, err := value.Decode([]byte(text), value.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return v
 	}
 	input := decode(`{"one": 1.0, "plain": 1, "exp": 1e0, "text": "1", "list": [5, 6, 7], "object": {"1": "a"}, "pairs": [[1, "x"], [1.0, "y"]], "user": {"id": "ann"}}`)

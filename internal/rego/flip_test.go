@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
@@ -269,13 +270,9 @@ func variants(c *rego.Control, base world) []world {
 func asMap(t *testing.T, v any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out := map[string]any{}
-	if err := json.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(text, &out))
 	return out
 }
 
@@ -287,9 +284,7 @@ func flipCorpus(t *testing.T, y *tally) {
 	}
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		files := txtar(string(text))
 		var set struct {
 			Resources []map[string]any `json:"resources"`
@@ -299,13 +294,9 @@ func flipCorpus(t *testing.T, y *tally) {
 			Input map[string]any `json:"input"`
 		}
 		if s, ok := files["set.json"]; ok {
-			if err := json.Unmarshal([]byte(s), &set); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, json.Unmarshal([]byte(s), &set))
 		}
-		if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(files["cases.json"]), &cases))
 		resources := map[string]any{}
 		for _, r := range set.Resources {
 			doc, _ := r["doc"].(map[string]any)
@@ -349,9 +340,7 @@ func sortedNames(files map[string]string) []string {
 // about inputs made from those.
 func flipTemplates(t *testing.T, y *tally) {
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	step := fulltest.Rounds(8, 1) // every eighth in the inner loop
 	for _, id := range catalogue.IDs() {
 		tpl, _ := catalogue.Get(id)
@@ -360,9 +349,7 @@ func flipTemplates(t *testing.T, y *tally) {
 			t.Fatal(issues)
 		}
 		shipped, err := tpl.Fill(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		var inputs []map[string]any
 		for _, k := range shipped.Cases {
 			inputs = append(inputs, asMap(t, k.Input))

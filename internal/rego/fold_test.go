@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -208,16 +209,12 @@ func TestSpellings(t *testing.T) {
 			t.Errorf("%q: permit %v, %q", tc.path, d.Permit, d.Reason)
 		}
 		in, err := json.Marshal(map[string]any{"resource": map[string]any{"path": tc.path}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		cases = append(cases, corpusCase{Input: in})
 	}
 	// A stock OPA matches the same resource, and sees the same path.
 	data, err := bundle.Write(bundle.Spec{Set: s, Revision: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for i, got := range askOPA(t, apptest.OPA(t), data, cases) {
 		if d := cmp.Diff(answer(t, s, cases[i].Input, nil), got); d != "" {
 			t.Errorf("a stock OPA differs for %s:\n%s", cases[i].Input, d)

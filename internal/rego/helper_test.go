@@ -9,6 +9,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -37,17 +38,13 @@ func readBundle(data []byte) (*bundle.Bundle, error) { return bundle.Reader{}.Re
 func tarNames(t testing.TB, data []byte) (names []string) {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for in := tar.NewReader(zip); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return names
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		names = append(names, h.Name)
 	}
 }

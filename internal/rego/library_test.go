@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
@@ -56,9 +57,7 @@ func TestLibrariesOfAControl(t *testing.T) {
 		t.Error("a change of a library does not show")
 	}
 	data, err := bundle.Write(bundle.Spec{Set: rego.NewSet(rego.SetSpec{Controls: []*rego.Control{c, compiledControl(t, rego.Meta{ID: 2}, "package b\nallow := true")}})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var names []string
 	for _, name := range tarNames(t, data) {
 		if strings.Contains(name, "libraries/") {

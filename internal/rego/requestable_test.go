@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -54,13 +55,9 @@ func TestRequestable(t *testing.T) {
 			spec.Resources = []target.Resource{{ID: 7, Type: "api", Name: "payroll", Path: "/payroll", Doc: doc}}
 			own := rego.NewSet(spec)
 			packed, err := bundle.Write(bundle.Spec{Set: own, Revision: "1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			read, err := readBundle(packed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			for where, set := range map[string]*rego.Set{"server": own, "bouncer": read.Set} {
 				if got := set.Requestable(set.Resource(7)); got != c.files {
 					t.Errorf("%s: requests are taken: %v", where, got)
@@ -79,9 +76,7 @@ func TestRequestable(t *testing.T) {
 				return
 			}
 			ask, err := json.Marshal(map[string]any{"user": map[string]any{"id": c.user}, "action": map[string]any{"name": "read"}, "resource": map[string]any{"id": 7}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			answer := askOPA(t, opa, packed, []corpusCase{{Input: ask}})[0]
 			hint, got := answer["request_access"]
 			text, err := json.Marshal(hint)

@@ -12,6 +12,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/util"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -49,13 +50,9 @@ func TestStockOPATakesWhatTheCheckTakes(t *testing.T) {
 		t.Fatalf("%d controls, %v", len(list), err)
 	}
 	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(rego.SetSpec{Controls: list})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, data, 0o600))
 	if out, err := exec.CommandContext(t.Context(), opa, "check", "--max-errors", "50", "-b", file).CombinedOutput(); err != nil {
 		t.Errorf("%d controls: %s", len(list), out)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
@@ -28,13 +29,9 @@ func TestStoppedAgents(t *testing.T) {
 	spec.Agents = stopped
 	set := rego.NewSet(spec)
 	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(open), Meta: value.Object(bundle.AgentsMeta(stopped))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	read, err := readBundle(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	none := actor.Agents{}
 	free := set.With(rego.Change{Revision: 6, Agents: &none})
 	kept := set.With(rego.Change{Revision: 6})

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -12,13 +13,9 @@ import (
 // no owner_email, and with WithoutAttributes no attributes either; the rest is there.
 func TestDataOfResources(t *testing.T) {
 	doc, err := value.Decode([]byte(`{"id":7,"name":"pay","owner_email":"boss@canary.example","owner_team":"pay team","attributes":{"level":"canary-level","n":[1]}}`), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	other, err := value.Decode([]byte(`{"id":8,"name":"plain"}`), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	set := NewSet(SetSpec{Env: "sandbox", Resources: []target.Resource{{ID: 7, Name: "pay", Path: "/pay", Doc: doc}, {ID: 8, Name: "plain", Path: "/plain", Doc: other}}})
 	paths := [][]string{nil, {"resources"}, {"resources", "7"}, {"resources", "7", "owner_email"}, {"resources", "7", "attributes"}, {"resources", "7", "attributes", "level"}, {"resources", "8"}, {"pip"}}
 	for _, path := range paths {

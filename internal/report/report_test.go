@@ -19,6 +19,7 @@ import (
 	"golang.org/x/image/font/sfnt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -84,13 +85,9 @@ func sample(t testing.TB) record.Record {
 func keptSample(t testing.TB, rec record.Record) record.StoredRun {
 	t.Helper()
 	text, err := json.Marshal(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	k := record.StoredRun{ID: 41, Checksum: digest(text), Intact: true, Text: text}
-	if err := json.Unmarshal(text, &k.Record); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(text, &k.Record))
 	return k
 }
 
@@ -103,9 +100,7 @@ func digest(text []byte) string {
 func TestPDF(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportPDF(k, "default", ran.Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !bytes.HasPrefix(file, []byte("%PDF-")) || len(file) > 200<<10 {
 		t.Fatalf("the file has %d bytes and begins with %q, want a PDF of at most 200 KiB", len(file), file[:8])
 	}
@@ -149,9 +144,7 @@ func TestPDFOfLittle(t *testing.T) {
 		},
 	}
 	file, err := exportPDF(keptSample(t, rec), "default", ran)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if text := textOf(t, file, "little"); !strings.Contains(text, "page 1 of 1") {
 		t.Errorf("the report is\n%s\nwant one page", text)
 	}
@@ -213,9 +206,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 		dir = keep
 	}
 	path := filepath.Join(dir, name+".pdf")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(path, file, 0o600))
 	tool, err := exec.LookPath("pdftotext")
 	if err != nil {
 		apptest.SkipMissing(t, "pdftotext is not installed")
@@ -232,9 +223,7 @@ func TestFonts(t *testing.T) {
 	has := goFace().has
 	for name, ttf := range map[string][]byte{"bold": gobold.TTF, "mono": gomono.TTF} {
 		font, err := sfnt.Parse(ttf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		var buf sfnt.Buffer
 		n := 0
 		for c := rune(' '); c <= 0xFFFF; c++ {
@@ -272,9 +261,7 @@ func TestCSV(t *testing.T) {
 		t.Error("the rows do not end with CRLF")
 	}
 	rows, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for row := range strings.SplitSeq(strings.TrimSuffix(string(file), "\r\n"), "\"\r\n\"") {
 		if n := strings.Count(row, `","`); n != 4 {
 			t.Errorf("a row has %d quoted cells, want 5: %s", n+1, row)
@@ -300,17 +287,13 @@ func TestCSV(t *testing.T) {
 func TestJSONExport(t *testing.T) {
 	k := keptSample(t, sample(t))
 	file, err := exportJSON(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var out struct {
 		Checksum string          `json:"checksum"`
 		Valid    bool            `json:"checksum_valid"`
 		Record   json.RawMessage `json:"record"`
 	}
-	if err := json.Unmarshal(file, &out); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(file, &out))
 	if got := digest(out.Record); got != out.Checksum || !out.Valid {
 		t.Errorf("the checksum of the record is %s, the file has %s (valid %t), want the same", got, out.Checksum, out.Valid)
 	}

@@ -3,6 +3,8 @@ package report
 import (
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // words has one sentence in each script that a report can show.
@@ -32,9 +34,7 @@ func TestPDFScripts(t *testing.T) {
 	rec.Reason = words["Japanese"] + " " + words["Korean"]
 	rec.Policy.Name = words["Chinese"] + " — محمد، " + words["Russian"]
 	file, err := exportPDF(keptSample(t, rec), "default", ran)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if len(file) > 300<<10 {
 		t.Errorf("the file has %d bytes, want at most 300 KiB: fonts contain only what is used", len(file))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -38,7 +39,7 @@ func populate(b *testing.B, store *db.DB) {
 			SELECT 'c' || i, 'c' || i, 'active', 'sandbox', 'package c', 1, i * 7, 0, 0 FROM n`)
 		return err
 	})
-	must(b, err)
+	errtest.Must(b, err)
 }
 
 // complete classifies all resources, and binds a control to all but the last one. So
@@ -55,7 +56,7 @@ func complete(b *testing.B, store *db.DB) {
 			SELECT name, name, 'active', environment, 'package c', 1, id, 0, 0 FROM resources WHERE id < `+fmt.Sprint(many))
 		return err
 	})
-	must(b, err)
+	errtest.Must(b, err)
 }
 
 // BenchmarkHundredThousand measures each call on a tenant with that many resources.
@@ -70,9 +71,7 @@ func BenchmarkHundredThousand(b *testing.B) {
 			s.Now = time.Now
 			s.PoliciesOf = func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) { return nil, nil }
 			made, err := s.Create(ctx, sc(scope.Sandbox), Draft{Name: "hostless", Type: "api", Path: "/none/of/these"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			errtest.Must(b, err)
 			n, hostless := int64(0), made.ID
 			for _, call := range []struct {
 				name string
@@ -118,7 +117,7 @@ func BenchmarkHundredThousand(b *testing.B) {
 					worst := time.Duration(0)
 					for b.Loop() {
 						begun := time.Now()
-						must(b, call.do())
+						errtest.Must(b, call.do())
 						worst = max(worst, time.Since(begun))
 					}
 					b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")

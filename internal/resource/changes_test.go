@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -65,7 +66,7 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 		p.was[to] = maps.Clone(p.docs)
 		return nil
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // TestDocsSinceIsDocs: after any steps, and however rarely a reader updates its copy,
@@ -87,36 +88,36 @@ func TestDocsSinceIsDocs(t *testing.T) {
 				}
 				return rapid.SampledFrom(ids).Draw(t, "id")
 			}
-			must := func(_ any, err error) { must(t, err) }
+			change := func(_ any, err error) { errtest.Must(t, err) }
 			steps := map[string]func(*rapid.T){
 				"create": func(t *rapid.T) {
 					r, err := s.Create(ctx, sc(""), Draft{
 						Name: rapid.SampledFrom([]string{"mcp", "orders", "email"}).Draw(t, "name"), Type: "api", Path: "/" + rand.Text(),
 						Environment: rapid.SampledFrom(envs).Draw(t, "env"),
 					})
-					must(r, err)
+					change(r, err)
 					ids = append(ids, r.ID)
 				},
 				"enrich": func(t *rapid.T) {
 					if id := some(); id != 0 {
-						must(s.Enrich(ctx, sc(""), id, EnrichmentChange{OwnerTeam: patch.Set(rapid.SampledFrom([]string{"a", "b", ""}).Draw(t, "team"))}, 0))
+						change(s.Enrich(ctx, sc(""), id, EnrichmentChange{OwnerTeam: patch.Set(rapid.SampledFrom([]string{"a", "b", ""}).Draw(t, "team"))}, 0))
 					}
 				},
 				"delete": func(t *rapid.T) {
 					if id := some(); id != 0 {
-						must(s.Delete(ctx, sc(""), id, 0))
+						change(s.Delete(ctx, sc(""), id, 0))
 						ids = slices.DeleteFunc(ids, func(x int64) bool { return x == id })
 					}
 				},
 				"bulk": func(t *rapid.T) {
-					must(s.ClassifyBulk(ctx, sc(rapid.SampledFrom(envs).Draw(t, "env")), 3))
+					change(s.ClassifyBulk(ctx, sc(rapid.SampledFrom(envs).Draw(t, "env")), 3))
 				},
 				"promote": func(t *rapid.T) {
 					id := some()
 					if id == 0 {
 						return
 					}
-					must(nil, store.Write(ctx, func(tx *db.Tx) error {
+					change(nil, store.Write(ctx, func(tx *db.Tx) error {
 						twin, err := s.Counterpart(ctx, tx, sc(""), id)
 						if err == nil && !slices.Contains(ids, twin) {
 							ids = append(ids, twin)
@@ -125,7 +126,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 					}))
 				},
 				"control": func(t *rapid.T) {
-					must(nil, store.Write(ctx, func(tx *db.Tx) error {
+					change(nil, store.Write(ctx, func(tx *db.Tx) error {
 						_, err := tx.Bump(ctx, Revision(rapid.SampledFrom(envs).Draw(t, "env")))
 						return err
 					}))
@@ -161,7 +162,7 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 				}
 				return err
 			})
-			must(t, err)
+			errtest.Must(t, err)
 			return d, ok
 		}
 		bump := func(n int) {
@@ -186,7 +187,7 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 		if _, ok := since(7); ok {
 			t.Error("DocsSince of a revision that does not exist yet = ok, want not")
 		}
-		must(t, errOf(s.Delete(ctx, sc(""), r.ID, 0)))
+		errtest.Must(t, errtest.Of(s.Delete(ctx, sc(""), r.ID, 0)))
 		if d, ok := since(0); !ok || d.Revisions != 2 || len(d.Docs) != 0 || !slices.Equal(d.Removed, []int64{r.ID}) {
 			t.Errorf("DocsSince after a deletion = %+v, %v, want %d removed", d, ok, r.ID)
 		}
@@ -202,6 +203,6 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/classify"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -29,7 +30,7 @@ func create(t *testing.T, s *Service, d Draft) Resource {
 		d.Path = "/" + rand.Text()
 	}
 	r, err := s.Create(context.Background(), sc(""), d)
-	must(t, err)
+	errtest.Must(t, err)
 	return r
 }
 
@@ -42,7 +43,7 @@ func entries(t *testing.T, c *db.Cluster) []audit.Event {
 			actor_id, actor_name, ip_address, request_id, changes, event_context FROM audit_events ORDER BY seq`)
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return out
 }
 
@@ -95,7 +96,7 @@ func TestAssistedFallback(t *testing.T) {
 		propose := func(id int64) classify.Proposal {
 			t.Helper()
 			p, err := s.Propose(context.Background(), sc(""), id)
-			must(t, err)
+			errtest.Must(t, err)
 			return p
 		}
 		if p := propose(vague.ID); p.Source != classify.Heuristic || asked != 0 {
@@ -128,7 +129,7 @@ func TestApplyClassification(t *testing.T) {
 		out, err := s.ApplyClassification(ctx, sc(""), r.ID, ClassificationChange{EnrichmentChange: EnrichmentChange{
 			Kind: patch.Set("api"), DataClassification: patch.Set("restricted"), ComplianceTags: patch.Set([]string{"GDPR"}), PIICategories: patch.Set([]string{"ssn"}),
 		}}, 1)
-		must(t, err)
+		errtest.Must(t, err)
 		if out.Source != "manual" || *out.Confidence != 1 || !out.LastClassifiedAt.Equal(now) || out.OwnerTeam != "sales" || out.Version != 2 {
 			t.Errorf("ApplyClassification = %+v", out)
 		}
@@ -172,14 +173,14 @@ func TestClassifyBulk(t *testing.T) {
 		}})
 		pii := create(t, s, Draft{Name: "medical card"})
 		manual := create(t, s, Draft{Name: "mcp by hand"})
-		must(t, errOf(s.ApplyClassification(ctx, sc(""), manual.ID, ClassificationChange{EnrichmentChange: EnrichmentChange{Kind: patch.Set("tool")}}, 0)))
+		errtest.Must(t, errtest.Of(s.ApplyClassification(ctx, sc(""), manual.ID, ClassificationChange{EnrichmentChange: EnrichmentChange{Kind: patch.Set("tool")}}, 0)))
 		elsewhere := create(t, s, Draft{Name: "mcp", Environment: scope.Production})
 		broken := create(t, s, Draft{Name: "broken"})
 		spoil(t, c, broken.ID)
 
 		before, rows := revision(t, c, scope.Sandbox), len(entries(t, c))
 		out, err := s.ClassifyBulk(ctx, sc(scope.Sandbox), 100)
-		must(t, err)
+		errtest.Must(t, err)
 		want := fmt.Sprintf("%d: not an e-mail address", broken.ID)
 		if out.Environment != scope.Sandbox || out.Examined != 4 || out.Classified != 3 || out.Unchanged != 0 || out.Skipped != 1 || !slices.Equal(out.Errors, []string{want}) {
 			t.Errorf("ClassifyBulk = %+v", out)
@@ -187,7 +188,7 @@ func TestClassifyBulk(t *testing.T) {
 		read := func(id int64) Resource {
 			t.Helper()
 			r, err := s.Get(ctx, sc(""), id)
-			must(t, err)
+			errtest.Must(t, err)
 			return r
 		}
 		if r := read(llm.ID); r.Kind != "llm_endpoint" || r.AIProvider != "azure" || r.DataClassification != "public" || r.Source != "heuristic" || *r.Confidence != 0.7 || r.LastClassifiedAt == nil || r.Version != 2 {
@@ -244,7 +245,7 @@ func TestClassifyBulk(t *testing.T) {
 // spoil stores an enrichment that no request could set.
 func spoil(t *testing.T, c *db.Cluster, id int64) {
 	t.Helper()
-	must(t, c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+	errtest.Must(t, c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `UPDATE resources SET owner_email = 'nobody' WHERE id = $1`, id)
 		return err
 	}))
@@ -260,7 +261,7 @@ func TestCanary(t *testing.T) {
 		if err != nil || out.BusinessContext != "ask canary@corp.example, or not" {
 			t.Fatalf("Enrich = %+v, %v", out, err)
 		}
-		must(t, errOf(s.ApplyClassification(ctx, sc(""), r.ID, ClassificationChange{EnrichmentChange: EnrichmentChange{BusinessContext: patch.Set("canary@corp.example again")}}, 0)))
+		errtest.Must(t, errtest.Of(s.ApplyClassification(ctx, sc(""), r.ID, ClassificationChange{EnrichmentChange: EnrichmentChange{BusinessContext: patch.Set("canary@corp.example again")}}, 0)))
 		rows, err := json.Marshal(entries(t, c))
 		if err != nil || strings.Contains(string(rows), "canary") {
 			t.Errorf("audit = %s, %v, want no address", rows, err)

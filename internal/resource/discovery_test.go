@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -52,7 +53,7 @@ func TestDiscoveredNeedsAttention(t *testing.T) {
 		}
 		reasons := func() []string {
 			i, err := s.Inventory(ctx, sc(scope.Production))
-			must(t, err)
+			errtest.Must(t, err)
 			for _, a := range i.Attention {
 				if a.ID == out.Created[0].ResourceID {
 					return a.Reasons
@@ -63,7 +64,7 @@ func TestDiscoveredNeedsAttention(t *testing.T) {
 		if got := reasons(); !slices.Contains(got, "auto_discovered") {
 			t.Errorf("reasons for attention = %q, want auto_discovered", got)
 		}
-		must(t, errOf(s.ApplyClassification(ctx, sc(scope.Production), out.Created[0].ResourceID, ClassificationChange{Source: "manual"}, 0)))
+		errtest.Must(t, errtest.Of(s.ApplyClassification(ctx, sc(scope.Production), out.Created[0].ResourceID, ClassificationChange{Source: "manual"}, 0)))
 		if got := reasons(); slices.Contains(got, "auto_discovered") {
 			t.Errorf("reasons for attention after a classification = %q, want no auto_discovered", got)
 		}

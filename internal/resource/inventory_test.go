@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -17,7 +18,7 @@ import (
 // bindControl stores a control for a resource, with a status.
 func bindControl(t *testing.T, c *db.Cluster, id int64, status string) {
 	t.Helper()
-	must(t, c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+	errtest.Must(t, c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `INSERT INTO policies (name, name_folded, status, environment, rego_code, version, resource_id, created_at, updated_at)
 			VALUES ('c', 'c', $1, 'sandbox', '', 1, $2, 0, 0)`, status, id)
 		return err
@@ -39,7 +40,7 @@ func TestInventory(t *testing.T) {
 		bindControl(t, c, bare.ID, "draft")
 
 		got, err := s.Inventory(ctx, sc(scope.Sandbox))
-		must(t, err)
+		errtest.Must(t, err)
 		env := scope.Sandbox
 		want := Inventory{
 			Environment: &env, Total: 4, Protected: 1, Classified: 3, AICount: 1,
@@ -82,7 +83,7 @@ func TestGapsAreReasons(t *testing.T) {
 					r := create(t, s, Draft{Name: "r", EnrichmentChange: EnrichmentChange{Kind: patch.Set(kind), DataClassification: patch.Set(level), AIProvider: patch.Set(provider)}})
 					if provider != "" {
 						conf := 0.4
-						must(t, errOf(s.ApplyClassification(ctx, sc(""), r.ID, ClassificationChange{Source: "heuristic", Confidence: &conf}, 0)))
+						errtest.Must(t, errtest.Of(s.ApplyClassification(ctx, sc(""), r.ID, ClassificationChange{Source: "heuristic", Confidence: &conf}, 0)))
 					}
 				}
 			}
@@ -110,7 +111,7 @@ func TestGapsAreReasons(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -127,7 +128,7 @@ func TestSuggestions(t *testing.T) {
 			t.Errorf("SuggestControls = %+v, %v", got, err)
 		}
 		hints, err := s.SmartSuggest(ctx, sc(""), r.ID)
-		must(t, err)
+		errtest.Must(t, err)
 		want := []Hint{
 			{"EGRESS_ALLOWLIST", "egress_destinations", []string{"api.openai.com"}, "The control can use egress_destinations as the resource has it."},
 			{"EGRESS_PII_MASKING", "data_classification", nil, "Set data_classification to confidential or restricted and the control is suggested."},

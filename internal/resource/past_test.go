@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -42,7 +43,7 @@ func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 			return true
 		})
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	compareFrom(0)
 	if len(p.docs) != 0 {
 		t.Errorf("documents before the first change = %v, want none", p.docs)
@@ -59,7 +60,7 @@ func TestForget(t *testing.T) {
 		r := create(t, s, Draft{Name: "a"})
 		enrich := func(team string) {
 			t.Helper()
-			must(t, errOf(s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{OwnerTeam: patch.Set(team)}, 0)))
+			errtest.Must(t, errtest.Of(s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{OwnerTeam: patch.Set(team)}, 0)))
 		}
 		for i := range 2 * forgetStep {
 			enrich([]string{"a", "b"}[i%2])

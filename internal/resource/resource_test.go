@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -53,7 +54,7 @@ func wantKind(t *testing.T, err error, kind fault.Kind, pointer string) {
 func revision(t *testing.T, c *db.Cluster, env scope.Env) int64 {
 	t.Helper()
 	n, err := tenantStore(t, c).Revision(context.Background(), Revision(env))
-	must(t, err)
+	errtest.Must(t, err)
 	return n
 }
 
@@ -69,12 +70,12 @@ func TestLifeOfAResource(t *testing.T) {
 				DataClassification: patch.Set("restricted"), ComplianceTags: patch.Set([]string{"GDPR"}), OwnerEmail: patch.Set("a@b.example"),
 			},
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		if made.Name != "Pay" || made.Environment != scope.Sandbox || made.OriginalHost != "pay.example.com" || made.Version != 1 {
 			t.Errorf("Create = %+v", made)
 		}
 		got, err := s.Get(ctx, sc(""), made.ID)
-		must(t, err)
+		errtest.Must(t, err)
 		want := made
 		want.Policies = []int64{5}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -92,7 +93,7 @@ func TestLifeOfAResource(t *testing.T) {
 		before := revision(t, c, scope.Sandbox)
 		path := "/pay/**"
 		up, err := s.Update(ctx, sc(""), made.ID, Change{Path: &path, EnrichmentChange: EnrichmentChange{DataClassification: patch.Clear[string]()}}, 1)
-		must(t, err)
+		errtest.Must(t, err)
 		if up.Version != 2 || up.Path != path || up.DataClassification != "" || up.Name != "Pay" || len(up.ComplianceTags) != 1 {
 			t.Errorf("Update = %+v", up)
 		}
@@ -106,7 +107,7 @@ func TestLifeOfAResource(t *testing.T) {
 			t.Errorf("Delete of a resource with a control: got %v, want a conflict", err)
 		}
 		s = service(c, nil, nil)
-		must(t, errOf(s.Delete(ctx, sc(""), made.ID, 0)))
+		errtest.Must(t, errtest.Of(s.Delete(ctx, sc(""), made.ID, 0)))
 		if _, err := s.Get(ctx, sc(""), made.ID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("Get of a deleted resource: got %v, want not found", err)
 		}
@@ -125,7 +126,7 @@ func TestOffences(t *testing.T) {
 			wantKind(t, err, fault.Invalid, p)
 		}
 		r, err := s.Create(ctx, sc(""), Draft{Name: "x", Type: "api", Path: "/"})
-		must(t, err)
+		errtest.Must(t, err)
 		_, err = s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{DataClassification: patch.Set("restricted")}, 0)
 		wantKind(t, err, fault.Invalid, "/compliance_tags")
 		prod := scope.Production
@@ -151,7 +152,7 @@ func TestListFilters(t *testing.T) {
 			{Name: "b", Type: "dataset", Path: "/b"},
 			{Name: "c", Type: "api", Path: "/c", Environment: scope.Production},
 		} {
-			must(t, errOf(s.Create(ctx, sc(""), d)))
+			errtest.Must(t, errtest.Of(s.Create(ctx, sc(""), d)))
 		}
 		for _, tc := range []struct {
 			env   scope.Env
@@ -167,7 +168,7 @@ func TestListFilters(t *testing.T) {
 			{"", Filter{Limit: 9, Type: "%"}, "", 0},
 		} {
 			page, err := s.List(ctx, sc(tc.env), tc.f)
-			must(t, err)
+			errtest.Must(t, err)
 			names := ""
 			for _, r := range page.Resources {
 				names += r.Name
@@ -188,7 +189,7 @@ func TestDocsAndCounterpart(t *testing.T) {
 			Name: "pay", Type: "api", Path: "/pay", URL: "https://Pay.example.com/x", Attributes: map[string]any{"owner": "bob"},
 			EnrichmentChange: EnrichmentChange{OwnerEmail: patch.Set("a@b.example"), AuditLevel: patch.Set("detailed"), ComplianceTags: patch.Set([]string{"SOX"})},
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		store := tenantStore(t, c)
 		var first, second int64
 		err = store.Write(ctx, func(tx *db.Tx) (err error) {
@@ -222,7 +223,7 @@ func TestDocsAndCounterpart(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -231,11 +232,11 @@ func TestEnrichKeepsOwnerEmailOutOfSnapshots(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, map[int64][]int64{1: {9}}, nil)
 		r, err := s.Create(ctx, sc(""), Draft{Name: "pay", Type: "api", Path: "/pay"})
-		must(t, err)
+		errtest.Must(t, err)
 		out, err := s.Enrich(ctx, sc(""), r.ID, EnrichmentChange{
 			Kind: patch.Set("llm_endpoint"), AIProvider: patch.Set("openai"), OwnerEmail: patch.Set("secret@b.example"), PIICategories: patch.Set([]string{"ssn"}),
 		}, 1)
-		must(t, err)
+		errtest.Must(t, err)
 		if out.Version != 2 || out.Kind != "llm_endpoint" || len(out.Impacts) != 4 || out.Impacts[0].PolicyID != 9 || out.Impacts[1].TemplateID != "AI_INGRESS_GUARDRAIL" {
 			t.Errorf("Enrich = %+v", out)
 		}
@@ -248,18 +249,3 @@ func TestEnrichKeepsOwnerEmailOutOfSnapshots(t *testing.T) {
 		}
 	})
 }
-
-// must fails the test at once if err is an error.
-func must(t interface {
-	Helper()
-	Fatal(args ...any)
-}, err error,
-) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -20,7 +21,7 @@ import (
 func tenantStore(t testing.TB, c *db.Cluster) *db.DB {
 	t.Helper()
 	store, err := c.Tenant(context.Background(), scope.DefaultTenant)
-	must(t, err)
+	errtest.Must(t, err)
 	return store
 }
 
@@ -36,7 +37,7 @@ func TestBulkOfMany(t *testing.T) {
 				SELECT CASE WHEN i % 3 = 0 THEN 'card ' ELSE 'orders ' END || i, 'api', 'sandbox', '/', FALSE, 'team ' || i, i, 0, 0 FROM n`)
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		before := revision(t, c, scope.Sandbox)
 		out, err := s.ClassifyBulk(ctx, sc(scope.Sandbox), 1000)
 		if err != nil || out.Classified != n || out.Examined != n || len(out.Errors) != 0 {
@@ -63,7 +64,7 @@ func TestBulkOfMany(t *testing.T) {
 			t.Fatalf("%d events, %v, want %d", len(events), err, n)
 		}
 		page, err := s.List(ctx, sc(scope.Sandbox), Filter{Limit: 1000})
-		must(t, err)
+		errtest.Must(t, err)
 		for i, r := range page.Resources {
 			level, pii := "", []string{}
 			if strings.HasPrefix(r.Name, "card") {
@@ -104,7 +105,7 @@ func TestLongest(t *testing.T) {
 			EnrichmentChange: EnrichmentChange{ComplianceTags: patch.Set(tags), OwnerTeam: patch.Set(text(200)), BusinessContext: patch.Set(text(500))},
 		}
 		r, err := s.Create(ctx, sc(""), d)
-		must(t, err)
+		errtest.Must(t, err)
 		create(t, s, Draft{Name: "short", EnrichmentChange: EnrichmentChange{ComplianceTags: patch.Set([]string{tags[7], "GDPR"})}})
 		got, err := s.Inventory(ctx, sc(scope.Sandbox))
 		if err != nil || got.Total != 2 || len(got.ByTag) != 51 || got.ByTag[tags[7]] != 2 || got.ByTag[tags[8]] != 1 || got.ByTag["GDPR"] != 1 {
@@ -117,7 +118,7 @@ func TestLongest(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	})
 }
 
@@ -130,7 +131,7 @@ func TestInventoryOfMany(t *testing.T) {
 			populateSome(t, store, few)
 			for _, env := range []scope.Env{scope.AnyEnv, scope.Sandbox, scope.Production} {
 				got, err := s.Inventory(ctx, sc(env))
-				must(t, err)
+				errtest.Must(t, err)
 				want := countInventory(t, store, env)
 				if env != scope.AnyEnv {
 					want.Environment = &env
@@ -185,7 +186,7 @@ func populateSome(t *testing.T, store *db.DB, few int) {
 			SELECT v.column1, v.column2, v.column3, v.column4, 'c', 'c', '', 1, 0, 0 FROM (VALUES `, policies, `) AS v`, "TEXT", "TEXT", "BIGINT", "BIGINT")
 		return err
 	})
-	must(t, err)
+	errtest.Must(t, err)
 }
 
 // countInventory counts the inventory resource by resource.
@@ -226,7 +227,7 @@ func countInventory(t *testing.T, store *db.DB, env scope.Env) Inventory {
 		out.Attention = out.Attention[:min(len(out.Attention), attention)]
 		return nil
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -73,18 +74,14 @@ func TestShadowsAmongMany(t *testing.T) {
 				SELECT name, name, 'active', 'sandbox', 'package c', 1, id, 0, 0 FROM resources WHERE original_host = ''`)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		guard := create(t, s, Draft{Name: "guard", Type: "api", Path: "/Admin/{page}"})
 		err = store.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO policies (name, name_folded, status, environment, rego_code, version, resource_id, created_at, updated_at)
 				VALUES ('g', 'g', 'active', 'sandbox', 'package c', 1, $1, 0, 0)`, guard.ID)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		want := func(what string, got []Warning, ids ...int64) {
 			t.Helper()
 			if len(got) != 1 || !slices.Equal(got[0].ResourceIDs, ids) {
@@ -106,9 +103,7 @@ func TestShadowsAmongMany(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		// A warning about very many names the first of them.
 		all := create(t, s, Draft{Name: "all", Type: "api", Path: "/**", OriginalHost: "all.example"})
 		if w := all.Warnings; len(w) != 1 || len(w[0].ResourceIDs) != 1+maxShadows || !strings.Contains(w[0].Message, "and more") {

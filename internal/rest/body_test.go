@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // FuzzBody: no body makes the checks panic, and a body that they accept is valid JSON.
@@ -32,13 +33,13 @@ func FuzzBody(f *testing.F) {
 // BenchmarkRateLimit measures the count of one request in the process.
 func BenchmarkRateLimit(b *testing.B) {
 	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
-	must(b, err)
+	errtest.Must(b, err)
 	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
 	x := &exchange{ResponseWriter: httptest.NewRecorder()}
 	rt := &route{}
 	who := Principal{KeyID: "12", Tenant: "t1", Plan: "enterprise", RateLimited: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		must(b, l.count(b.Context(), x, rt, who))
+		errtest.Must(b, l.count(b.Context(), x, rt, who))
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -148,7 +149,7 @@ func checkReplay(t *testing.T, st *stand) {
 		t.Errorf("POST with the key a day later = %d %s, want 201", w.Code, w.Body)
 	}
 	st.ahead.Store(int64(50 * time.Hour))
-	must(t, st.PurgeIdempotency(t.Context()))
+	errtest.Must(t, st.PurgeIdempotency(t.Context()))
 	if n := rows(t, st); n != 0 {
 		t.Errorf("%d rows remain after PurgeIdempotency, want none", n)
 	}
@@ -157,7 +158,7 @@ func checkReplay(t *testing.T, st *stand) {
 // rows returns the number of stored answers.
 func rows(t *testing.T, st *stand) (n int64) {
 	t.Helper()
-	must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) (err error) {
+	errtest.Must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) (err error) {
 		n, err = db.One[int64](t.Context(), tx, `SELECT count(*) FROM idempotency`)
 		return err
 	}))
@@ -167,7 +168,7 @@ func rows(t *testing.T, st *stand) (n int64) {
 // wantSealed fails if the stored answers contain a text in clear.
 func wantSealed(t *testing.T, st *stand, text string) {
 	t.Helper()
-	must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) error {
+	errtest.Must(t, st.cluster.Read(t.Context(), "default", func(tx *db.Tx) error {
 		all, err := db.All[entry](t.Context(), tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency`)
 		for _, row := range all {
 			if strings.Contains(fmt.Sprint(row)+string(row.Body), text) {
@@ -227,7 +228,7 @@ func checkCrash(t *testing.T, st *stand) {
 		t.Helper()
 		now := st.config.Now().Add(-age).UTC().Truncate(time.Microsecond)
 		body := `{"name":"slow"}`
-		must(t, st.cluster.Write(t.Context(), "default", func(tx *db.Tx) error {
+		errtest.Must(t, st.cluster.Write(t.Context(), "default", func(tx *db.Tx) error {
 			_, _, err := claim(t.Context(), tx, entry{
 				Key: digest("api_key", "1", "create-slow", Root+"/slow", key), Request: digest(http.MethodPost, "", "", body),
 				RequestID: "dead", Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -92,7 +93,7 @@ func TestSlowOperationsBoundBodies(t *testing.T) {
 	})
 	for name, head := range map[string]string{"nobody": "", "a key": "X-API-Key: full\r\n"} {
 		conn := dial(t, addr)
-		must(t, errOf(io.WriteString(conn, "PUT /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+head+"Content-Length: 100\r\n\r\n{")))
+		errtest.Must(t, errtest.Of(io.WriteString(conn, "PUT /v1/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+head+"Content-Length: 100\r\n\r\n{")))
 		if _, err := io.Copy(io.Discard, bufio.NewReader(conn)); err != nil {
 			t.Errorf("read of the connection of %s: got %v, want its end", name, err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -29,7 +30,7 @@ func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr 
 		change(srv)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	errtest.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, srv, l, 0, 5*time.Second, nil) }()
@@ -48,9 +49,9 @@ func wantStop(t *testing.T, stop func() error) {
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	errtest.Must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	return conn
 }
 
@@ -228,7 +229,7 @@ func (l failingListener) Accept() (net.Conn, error) {
 // before.
 func TestStopWithClosedListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	errtest.Must(t, err)
 	l := failingListener{inner, make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -254,7 +255,7 @@ func TestClockStepKeepsConnections(t *testing.T) {
 	conn := dial(t, addr)
 	in := bufio.NewReader(conn)
 	for i := range 3 { // on one connection
-		must(t, errOf(io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n")))
+		errtest.Must(t, errtest.Of(io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n")))
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)

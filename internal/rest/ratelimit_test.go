@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -145,6 +146,6 @@ func remaining(t *testing.T, g *rig, key string) int {
 	t.Helper()
 	w := g.Do(t, resttest.Call{Method: "GET", Path: "/v1/widgets", Key: key}.Request())
 	n, err := strconv.Atoi(w.Header().Get("X-RateLimit-Remaining"))
-	must(t, err)
+	errtest.Must(t, err)
 	return n
 }

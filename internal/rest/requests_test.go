@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -185,7 +186,7 @@ func TestRequests(t *testing.T) {
 				Error   string         `json:"error"`
 				Details []fault.Detail `json:"details"`
 			}
-			must(t, json.Unmarshal(w.Body.Bytes(), &body))
+			errtest.Must(t, json.Unmarshal(w.Body.Bytes(), &body))
 			if tc.code != "" && body.Error != tc.code {
 				t.Errorf("error = %q, want %q: %s", body.Error, tc.code, w.Body)
 			}
@@ -257,7 +258,7 @@ func TestErrorBodies(t *testing.T) {
 				t.Errorf("%s %s = %d, want %d: %s", c.Method, c.Path, w.Code, want, w.Body)
 			}
 			var body map[string]any
-			must(t, json.Unmarshal(w.Body.Bytes(), &body))
+			errtest.Must(t, json.Unmarshal(w.Body.Bytes(), &body))
 			var names []string
 			for name := range body {
 				names = append(names, name)

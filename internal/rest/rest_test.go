@@ -14,6 +14,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -129,22 +130,16 @@ func newRig(t testing.TB, change func(*Config), register func(*rig)) *rig {
 		change(&g.config)
 	}
 	r, err := New(g.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	g.Router = r
 	g.widgets()
 	if register != nil {
 		register(g)
 	}
-	if err := r.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, r.Finish())
 	document := r.Edition("", "en").Body
 	spec, err := openapi3.NewLoader().LoadFromData(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	g.Recorder = &resttest.Recorder{Handler: r, Spec: spec, Pattern: r.Pattern}
 	return g
 }
@@ -231,14 +226,3 @@ func (g *rig) widgets() {
 			}
 		})
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -20,7 +21,7 @@ func TestFiltersAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := New(Service{Stores: c, Now: time.Now})
 		sc := scope.Scope{Tenant: scope.DefaultTenant}
-		must(t, c.Write(t.Context(), sc.Tenant, func(tx *db.Tx) error {
+		errtest.Must(t, c.Write(t.Context(), sc.Tenant, func(tx *db.Tx) error {
 			for i := range 6 {
 				id := fmt.Sprintf("p%d", i)
 				at := db.Stamp(time.Now().Add(time.Duration(i) * time.Second))
@@ -73,7 +74,7 @@ func TestFiltersAreBounded(t *testing.T) {
 		check("for one person", 1, oneMember, "ok")
 		s.scans.most = 100
 		done, err := s.scans.begin(sc.Tenant)
-		must(t, err)
+		errtest.Must(t, err)
 		check("while another runs", 0, people, "rate_limit_exceeded")
 		check("while another runs", 1, members, "rate_limit_exceeded")
 		check("while another runs", 0, one, "ok")
@@ -112,9 +113,7 @@ func TestPagesRepeatAndDropNobody(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		slices.Sort(want)
 		lists := map[string]func(Query) (Page, error){
 			"users":  func(q Query) (Page, error) { return s.ListUsers(t.Context(), sc, q) },
@@ -125,9 +124,7 @@ func TestPagesRepeatAndDropNobody(t *testing.T) {
 				var got []string
 				for start := 1; start <= all; {
 					page, err := lists[l.kind](Query{Filter: l.filter, Start: start, Count: &size})
-					if err != nil {
-						t.Fatal(err)
-					}
+					errtest.Must(t, err)
 					if page.Total != all || page.Start != start || len(page.Resources) == 0 {
 						t.Fatalf("%v from %d: %d of %d from %d", l, start, len(page.Resources), page.Total, page.Start)
 					}
@@ -144,12 +141,4 @@ func TestPagesRepeatAndDropNobody(t *testing.T) {
 			}
 		}
 	})
-}
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func key(b byte) [KeyBytes]byte { return [KeyBytes]byte{b, 1} }
@@ -15,9 +17,7 @@ func key(b byte) [KeyBytes]byte { return [KeyBytes]byte{b, 1} }
 func box(t testing.TB, keys ...[KeyBytes]byte) *Box {
 	t.Helper()
 	b, err := New(keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return b
 }
 
@@ -78,9 +78,7 @@ func TestRotation(t *testing.T) {
 func TestPurposes(t *testing.T) {
 	b := box(t, key(1))
 	mail, err := b.For("mail")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	sealed, _ := mail.Seal([]byte("x"), "row")
 	if _, err := b.Open(sealed, "row"); !errors.Is(err, ErrOpen) {
 		t.Error("Open by a box of another purpose succeeds, want ErrOpen")
@@ -99,9 +97,7 @@ func TestKeyIDsCollide(t *testing.T) {
 	collisions := 0
 	for _, k := range keys {
 		sealed, _ := box(t, k).Seal([]byte("x"), "row")
-		if _, err := all.Open(sealed, "row"); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(all.Open(sealed, "row")))
 		if newer, taken := ids[sealed[0]]; taken {
 			collisions++
 			if again, err := box(t, newer, k).Reseal(sealed, "row"); err != nil || again == nil {
@@ -154,9 +150,7 @@ func TestKeyFile(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(files) != 1 {
 		t.Errorf("files = %v, want only the key", files)
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.Chmod(path, 0o644))
 	if _, err := LoadOrCreateKeyFile(path); err == nil {
 		t.Error("LoadOrCreateKeyFile of a file that others may read succeeds, want an error")
 	}
@@ -166,8 +160,6 @@ func BenchmarkSeal(b *testing.B) {
 	x := box(b, key(1))
 	plain := make([]byte, 100)
 	for range b.N {
-		if _, err := x.Seal(plain, "t1/channels/1"); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, errtest.Of(x.Seal(plain, "t1/channels/1")))
 	}
 }

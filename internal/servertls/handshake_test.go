@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // routed returns a Terminator on a store with n verified domains of a tenant, d0.test and so on, and the
@@ -35,25 +36,17 @@ func routed(t testing.TB, n int, load func(context.Context, domain.Route) (*tls.
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	routes, err := domain.LoadRoutes(t.Context(), c, time.Now, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	cert, key := pairFor(t, "own.test")
 	cfg := Config{Routes: routes, KeyPair: load, CertFile: filepath.Join(t.TempDir(), "cert"), KeyFile: filepath.Join(t.TempDir(), "key"), ACME: true, Now: time.Now, Log: log}
 	for file, text := range map[string][]byte{cfg.CertFile: cert, cfg.KeyFile: key} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(file, text, 0o600))
 	}
 	e, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return e, c
 }
 
@@ -83,9 +76,7 @@ func handshake(server *tls.Config, name string, protos ...string) (string, error
 func TestUnknownNames(t *testing.T) {
 	var l loader
 	e, c := routed(t, 1, l.load)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, c.Close())
 	config := e.TLSConfig()
 	for i := range 200 {
 		if got, err := handshake(config, fmt.Sprintf("n%d.test", i)); err != nil || got != "own.test" {
@@ -134,9 +125,7 @@ func BenchmarkHandshake(b *testing.B) {
 	for _, c := range []struct{ what, name string }{{"own", "d%d.test"}, {"unknown", "n%d.test"}} {
 		b.Run(c.what, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if _, err := handshake(config, fmt.Sprintf(c.name, i%domains)); err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, errtest.Of(handshake(config, fmt.Sprintf(c.name, i%domains))))
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "handshakes/s")
 			b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/domains, "heap-B/domain")

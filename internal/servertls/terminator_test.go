@@ -24,6 +24,7 @@ import (
 	"golang.org/x/crypto/acme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // pairFor makes a certificate for a name and its key, in PEM.
@@ -36,18 +37,12 @@ func pairFor(t testing.TB, name string) (certificate, key []byte) {
 func pairUntil(t testing.TB, name string, from, until time.Time) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: from, NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	text, err := keyText(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), []byte(text)
 }
 
@@ -158,9 +153,7 @@ func TestFiles(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	write := func(file string, text []byte) {
 		t.Helper()
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(file, text, 0o600))
 	}
 	if _, err := New(Config{CertFile: certFile, KeyFile: keyFile}); err == nil || !strings.Contains(err.Error(), "GATEHOUSE_TLS_CERT") {
 		t.Errorf("without files: %v, want the name of the setting", err)
@@ -171,9 +164,7 @@ func TestFiles(t *testing.T) {
 	write(keyFile, oneKey)
 	var logged strings.Builder
 	e, err := New(Config{CertFile: certFile, KeyFile: keyFile, Now: time.Now, Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	wantCertificate := func(step, want string, warnings int) {
 		t.Helper()
 		for range 3 {
@@ -188,9 +179,7 @@ func TestFiles(t *testing.T) {
 	wantCertificate("with the key of another", "one.test", 1)
 	write(keyFile, twoKey)
 	wantCertificate("with its key", "two.test", 1)
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.Remove(keyFile))
 	wantCertificate("without a key", "two.test", 2)
 	write(keyFile, twoKey)
 	wantCertificate("with the same key", "two.test", 2)
@@ -217,9 +206,7 @@ func TestNotValidNow(t *testing.T) {
 		t.Helper()
 		cert, key := pairUntil(t, name, start.Add(from), start.Add(until))
 		for file, text := range map[string][]byte{cfg.CertFile: cert, cfg.KeyFile: key} {
-			if err := os.WriteFile(file, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.WriteFile(file, text, 0o600))
 		}
 	}
 	var e *Terminator
@@ -254,9 +241,7 @@ func TestNotValidNow(t *testing.T) {
 	want("once it has begun", "early.test", false, 89*time.Hour, 2)
 	write("late.test", 200*time.Hour, 300*time.Hour)
 	want("another that has not begun", "early.test", true, 89*time.Hour, 3)
-	if err := os.WriteFile(cfg.KeyFile, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(cfg.KeyFile, []byte("nonsense"), 0o600))
 	want("files that are not a pair", "early.test", false, 89*time.Hour, 3)
 	write("late.test", 200*time.Hour, 300*time.Hour)
 	now = start.Add(90 * time.Hour)
@@ -283,9 +268,7 @@ func TestEnds(t *testing.T) {
 	for _, c := range []struct{ life, warn time.Duration }{{90 * day, 14 * day}, {6 * day, day}, {398 * day, 14 * day}} {
 		cert, key := pairUntil(t, "own.test", from, from.Add(c.life))
 		for file, text := range map[string][]byte{cfg.CertFile: cert, cfg.KeyFile: key} {
-			if err := os.WriteFile(file, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.WriteFile(file, text, 0o600))
 		}
 		if e == nil {
 			var err error
@@ -304,26 +287,16 @@ func TestEnds(t *testing.T) {
 // that the ACME library makes.
 func TestChallengePair(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	thumbprint, err := acme.JWKThumbprint(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ours, err := challengePair("shop.acme.test", "token."+thumbprint, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	theirs, err := (&acme.Client{Key: key}).TLSALPN01ChallengeCert("token", "shop.acme.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	contents := func(c tls.Certificate) string {
 		leaf, err := x509.ParseCertificate(c.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, x := range leaf.Extensions {
 			if x.Id.Equal(acmeIdentifier) {
 				return fmt.Sprintf("%v %v %x", leaf.DNSNames, x.Critical, x.Value)
@@ -401,9 +374,7 @@ func TestFilesFailAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for _, name := range []string{certFile, keyFile} {
-		if err := os.WriteFile(name, []byte("not a certificate"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(name, []byte("not a certificate"), 0o600))
 	}
 	var f files
 	if changed, err := f.read(certFile, keyFile); !changed || err == nil {
@@ -411,17 +382,13 @@ func TestFilesFailAgain(t *testing.T) {
 	}
 	away := certFile + ".away"
 	for range 2 {
-		if err := os.Rename(certFile, away); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Rename(certFile, away))
 		for _, want := range []bool{true, false} {
 			if fresh, err := f.read(certFile, keyFile); err == nil || fresh != want {
 				t.Errorf("without the file: new %t, %v, want an error, new %t", fresh, err, want)
 			}
 		}
-		if err := os.Rename(away, certFile); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Rename(away, certFile))
 		if changed, err := f.read(certFile, keyFile); changed || err != nil {
 			t.Errorf("with the file again: changed %t, %v, want no change", changed, err)
 		}

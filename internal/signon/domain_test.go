@@ -3,6 +3,7 @@ package signon
 import (
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -16,7 +17,7 @@ func TestAllowedDomains(t *testing.T) {
 		"ann@sub.kiosk.example": false, "ann@kiosk.example.": false, "ann@kiosk.example@evil.example": false,
 	} {
 		claims, err := value.FromAny(map[string]any{"email": email, "email_verified": true})
-		must(t, err)
+		errtest.Must(t, err)
 		if err := (facts{settings: s, token: claims}).checkDomain(); (err == nil) != allowed {
 			t.Errorf("checkDomain of %q = %v, want allowed: %v", email, err, allowed)
 		}

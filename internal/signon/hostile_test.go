@@ -7,6 +7,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -31,7 +32,7 @@ func TestWithdrawnKeys(t *testing.T) {
 			}
 			return err
 		}
-		must(t, check(idp.token(t, now)))
+		errtest.Must(t, check(idp.token(t, now)))
 		withdrawn := idp.key // stolen
 		idp.rotate(t, kid)
 		now = now.Add(6 * time.Minute)
@@ -40,7 +41,7 @@ func TestWithdrawnKeys(t *testing.T) {
 		})
 		forged.Header["kid"] = "one"
 		text, err := forged.SignedString(withdrawn)
-		must(t, err)
+		errtest.Must(t, err)
 		if err := check(text); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("token of the withdrawn key, after key %q: got %v, want unauthenticated", kid, err)
 		}
@@ -57,7 +58,7 @@ func TestSilentProvider(t *testing.T) {
 	s := newService(t, &now)
 	ask := func() {
 		t.Helper()
-		must(t, errOf(s.provider(t.Context(), idp.URL)))
+		errtest.Must(t, errtest.Of(s.provider(t.Context(), idp.URL)))
 	}
 	ask()
 	idp.mu.Lock()
@@ -87,7 +88,7 @@ func TestClaimsByName(t *testing.T) {
 	idp, now := newIssuer(t), time.Now()
 	s, f := newService(t, &now), flow{Issuer: idp.URL, ClientID: "client", Nonce: "n"}
 	p, err := s.provider(t.Context(), idp.URL)
-	must(t, err)
+	errtest.Must(t, err)
 	hour := now.Add(time.Hour).Unix()
 	for name, claims := range map[string]map[string]any{
 		"Aud":             {"aud": "other", "Aud": "client"},
@@ -118,7 +119,7 @@ func TestClaimsByName(t *testing.T) {
 		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, all)
 		token.Header["kid"] = idp.kid
 		text, err := token.SignedString(idp.key)
-		must(t, err)
+		errtest.Must(t, err)
 		if _, err := s.idClaims(t.Context(), p, text, f); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("token with %s: got %v, want unauthenticated", name, err)
 		}

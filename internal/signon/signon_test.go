@@ -16,6 +16,7 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -66,7 +67,7 @@ func newIssuer(t *testing.T) *issuer {
 func (i *issuer) rotate(t *testing.T, kid string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	errtest.Must(t, err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.key, i.kid = key, kid
@@ -80,7 +81,7 @@ func (i *issuer) token(t *testing.T, now time.Time) string {
 	})
 	token.Header["kid"] = i.kid
 	text, err := token.SignedString(i.key)
-	must(t, err)
+	errtest.Must(t, err)
 	return text
 }
 
@@ -97,7 +98,7 @@ func TestRotation(t *testing.T) {
 		}
 		return err
 	}
-	must(t, check())
+	errtest.Must(t, check())
 	if err := check(); err != nil || idp.calls != 2 {
 		t.Errorf("second sign-in: %v after %d calls, want 2", err, idp.calls)
 	}
@@ -130,7 +131,7 @@ func TestLocalPath(t *testing.T) {
 		}
 	}
 	base, err := url.Parse("https://gate.test/login")
-	must(t, err)
+	errtest.Must(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		path := rapid.StringOf(rapid.SampledFrom([]rune("/\\:.?#@%2Fa \t\r\n\x00éhttps"))).Filter(func(s string) bool { return s != "" }).Draw(t, "path")
 		if !localPath(path) {
@@ -153,12 +154,12 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := defaults().apply(ch)
-	must(t, s.check())
+	errtest.Must(t, s.check())
 	got, _ := json.Marshal([]any{s.Scopes, s.RoleMap, s.DefaultRoles, s.EmailDomains, s.PasswordLogin, s.CreateUsers, s.Enabled, s.roles()})
 	if want := `[["openid","email"],{"x":["resource_manager","buyer"]},["viewer"],["acme.example"],false,false,true,["buyer","resource_manager","viewer"]]`; string(got) != want {
 		t.Errorf("settings = %s, want %s", got, want)
 	}
-	must(t, json.Unmarshal([]byte(`{"scopes":null,"password_login":null,"role_map":null,"default_roles":null}`), &ch))
+	errtest.Must(t, json.Unmarshal([]byte(`{"scopes":null,"password_login":null,"role_map":null,"default_roles":null}`), &ch))
 	if s = s.apply(ch); len(s.Scopes) != 3 || !s.PasswordLogin || len(s.roles()) != 0 {
 		t.Errorf("settings after null = %+v", s)
 	}
@@ -182,14 +183,3 @@ func TestSecretStaysWithItsIssuer(t *testing.T) {
 		}
 	}
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

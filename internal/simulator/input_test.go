@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -68,9 +69,7 @@ func TestExpand(t *testing.T) {
 		`{"` + strings.TrimSuffix(strings.Repeat("a.", 33), ".") + `":1}`: "/attributes/" + strings.TrimSuffix(strings.Repeat("a.", 33), "."),
 	} {
 		var attributes map[string]any
-		if err := json.Unmarshal([]byte(in), &attributes); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(in), &attributes))
 		got, err := expand(attributes)
 		if strings.HasPrefix(want, "/") {
 			f, ok := err.(*fault.Error)

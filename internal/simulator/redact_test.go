@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
@@ -43,14 +44,10 @@ func sample(t testing.TB) record.Record {
 func keptSample(t testing.TB, rec record.Record) record.StoredRun {
 	t.Helper()
 	text, _, err := sealRecord(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	sum := sha256.Sum256(text)
 	k, err := parseStored(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return k
 }
 
@@ -66,9 +63,7 @@ func TestSealed(t *testing.T) {
 	rec.Explanation.Nearest.Missing[0].Values = []reason.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
 	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
 	text, clean, err := sealRecord(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, secret := range []string{"hunter22secret", "12345678", "boss@example.com", "k-111111"} {
 		if bytes.Contains(text, []byte(secret)) {
 			t.Errorf("the record is %s, want no %q in it", text, secret)

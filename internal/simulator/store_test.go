@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -17,9 +18,7 @@ func TestRetain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := &Service{Stores: c, Now: func() time.Time { return ran }}
 		store, err := c.Tenant(t.Context(), scope.DefaultTenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		levels := []audit.Level{audit.None, audit.Basic, audit.Detailed, audit.Comprehensive}
 		err = store.Write(t.Context(), func(tx *db.Tx) error {
 			for _, level := range levels {
@@ -35,9 +34,7 @@ func TestRetain(t *testing.T) {
 			_, err := insertScenario(t.Context(), tx, Scenario{PolicyID: 99, Name: "orphan", CreatedAt: ran})
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		n, err := s.Retain(t.Context(), scope.DefaultTenant)
 		if err != nil || n != int64(len(levels))*150+1 {
 			t.Errorf("Retain deletes %d rows, %v, want %d", n, err, len(levels)*150+1)

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestCompany checks that a single appender does not wait for others. After a batch that others joined,
@@ -31,9 +33,7 @@ func TestCompany(t *testing.T) {
 	}
 	l.writing.Unlock()
 	for range 2 {
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, <-ended)
 	}
 	if l.company != companyLasts {
 		t.Errorf("%d batches wait for others after a shared one, want %d", l.company, companyLasts)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -135,9 +136,7 @@ func TestFailedSync(t *testing.T) {
 				var got []string
 				if read > 0 {
 					b, err := l.read(read)
-					if err != nil {
-						t.Fatal(err)
-					}
+					errtest.Must(t, err)
 					for _, r := range b.Records {
 						got = append(got, string(r))
 					}
@@ -155,9 +154,7 @@ func TestFailedSync(t *testing.T) {
 				}
 				rest, _ := drain(t, l, 100)
 				same(t, append(got, rest...), numbers(1, 7))
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, l.Close())
 				l = open(t, Config{Dir: dir})
 				if r := l.recovery; r.Records != 7 {
 					t.Errorf("recovered %+v, want 7 records", r)
@@ -229,16 +226,12 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	acked, n, seen := map[string]bool{}, 0, map[string]int{}
 	take := func(max int) {
 		b, err := l.read(max)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, r := range b.Records {
 			seen[string(r)]++
 		}
 		if len(b.Records) > 0 {
-			if err := l.Ack(b); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, l.Ack(b))
 		}
 	}
 	for range 400 {
@@ -277,13 +270,9 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 	}
 	d.heal()
 	l.tried = time.Time{}
-	if err := l.Append([]byte("last")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Append([]byte("last")))
 	acked["last"] = true
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Close())
 	l = begin()
 	for l.Depth() > 0 {
 		take(10)

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestMain runs the programs that TestKill and TestKillInHealing kill.
@@ -61,12 +63,8 @@ func TestKill(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "SPOOL_TEST_WRITE="+dir)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
+		errtest.Must(t, cmd.Start())
 		lines := bufio.NewReader(out)
 		for n := 0; ; n++ {
 			line, err := lines.ReadString('\n')
@@ -78,9 +76,7 @@ func TestKill(t *testing.T) {
 			}
 			acked[strings.TrimSpace(line)] = true
 			if n == 300+round*137 {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, cmd.Process.Kill())
 			}
 		}
 		_ = cmd.Wait() // it was killed
@@ -103,9 +99,7 @@ func TestKill(t *testing.T) {
 		if l.recovery.DamagedBytes != 0 {
 			t.Errorf("round %d: the recovery is %+v, want no damage", round, l.recovery)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Close())
 	}
 	t.Logf("%d records acknowledged", len(acked))
 }

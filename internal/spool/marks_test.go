@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // openMarks opens marks until the end of the test. It returns those of the process before, too.
 func openMarks(t *testing.T, path string, places int) (*Marks, map[int][]byte) {
 	t.Helper()
 	m, former, err := OpenMarks(path, places)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m, former
 }
@@ -32,9 +32,7 @@ func TestMarks(t *testing.T) {
 			t.Fatalf("Take = %d, %t, want %d", place, ok, i)
 		}
 		for _, text := range []string{strings.Repeat("long", 60), "mark " + string(rune('a'+i))} {
-			if err := m.Set(place, []byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, m.Set(place, []byte(text)))
 		}
 	}
 	if _, ok := m.Take(); ok {
@@ -45,20 +43,14 @@ func TestMarks(t *testing.T) {
 			t.Errorf("a mark of %d bytes: no error", len(bad))
 		}
 	}
-	if err := m.Clear(1); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, m.Clear(1))
 	if place, ok := m.Take(); !ok || place != 1 {
 		t.Errorf("Take after Clear(1) = %d, %t, want 1", place, ok)
 	}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	data[2*markBytes+9] ^= 1
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(path, data, 0o600))
 	_, former = openMarks(t, path, 3)
 	if len(former) != 1 || string(former[0]) != "mark a" {
 		t.Errorf("the next process gets %v, want mark a alone", former)
@@ -93,9 +85,7 @@ func TestCopyMarks(t *testing.T) {
 		}
 		return nil
 	}
-	if err := set(0); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, set(0))
 	go func() {
 		for n := 1; ; n++ {
 			select {
@@ -113,9 +103,7 @@ func TestCopyMarks(t *testing.T) {
 	for i := range 50 {
 		to := filepath.Join(dir, "copies", strings.Repeat("x", i+1))
 		n, err := CopyMarks(path, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_, copied := openMarks(t, to, 8)
 		if n != 3 || len(copied) != 3 {
 			t.Fatalf("CopyMarks = %d, the copy has %d marks, want 3", n, len(copied))
@@ -127,9 +115,7 @@ func TestCopyMarks(t *testing.T) {
 		}
 	}
 	close(stop)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, <-done)
 	if _, err := CopyMarks(path, filepath.Join(dir, "copies", "x")); err == nil {
 		t.Error("a copy over another: no error")
 	}

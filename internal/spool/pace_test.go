@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // newPace returns a Pace with its own log, and a clock that the test moves.
 func newPace(t *testing.T) (*Pace, *time.Time) {
 	t.Helper()
 	l, err := Open(Config{Dir: t.TempDir(), Sync: SyncNever})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	now := time.Unix(1000, 0)
 	p := NewPace(l, func() time.Time { return now }, 1000, 15, 1000)
@@ -24,9 +24,7 @@ func newPace(t *testing.T) (*Pace, *time.Time) {
 func appendOver(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
 	t.Helper()
 	for range n {
-		if err := p.Log.Append([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, p.Log.Append([]byte("x")))
 	}
 	*now = now.Add(while)
 	p.updateRate()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -29,21 +30,15 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for n := 1 << 20; n > 0; {
 		if _, err := f.Write(make([]byte, n)); err != nil {
 			n /= 2
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, f.Close())
 	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Remove(path))
 	}
 }
 
@@ -52,9 +47,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 func TestReserve(t *testing.T) {
 	dir := smallDisk(t, "16m")
 	r, err := ReserveSpace(dir, 4<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer r.Close()
 	if s := r.Check(); s.Held != 4<<20 || s.Low || s.InUse {
 		t.Fatalf("an empty disk: %+v, want 4 MiB held and not low", s)
@@ -108,9 +101,7 @@ func TestReserve(t *testing.T) {
 func TestReserveSurvives(t *testing.T) {
 	dir := smallDisk(t, "8m")
 	r, err := ReserveSpace(dir, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	_ = r.Close()
 	fillDisk(t, dir)
 	if r, err = ReserveSpace(dir, 1<<20); err != nil {

@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // filesWith returns the files of a folder that contain a text.
 func filesWith(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(globSafe(dir), "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil && !os.IsNotExist(err) {
@@ -37,23 +37,17 @@ func TestTurn(t *testing.T) {
 			l := open(t, Config{Dir: dir, Sync: policy})
 			add(t, l, "zebra 1", "zebra 2")
 			_, last := drain(t, l, 10)
-			if err := l.Ack(last); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, l.Ack(last))
 			if len(filesWith(t, dir, "zebra")) == 0 {
 				t.Fatal("no file has the records, want the one that is still open")
 			}
-			if err := l.Rotate(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, l.Rotate())
 			if left := filesWith(t, dir, "zebra"); len(left) > 0 {
 				t.Errorf("acknowledged records are in %q, want nowhere", left)
 			}
 			add(t, l, "zebra 3", "other 4")
 			for range 3 { // another Turn changes nothing
-				if err := l.Rotate(); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, l.Rotate())
 			}
 			add(t, l, "other 5")
 			recs, last := drain(t, l, 10)
@@ -61,16 +55,12 @@ func TestTurn(t *testing.T) {
 			if len(filesWith(t, dir, "zebra")) == 0 {
 				t.Error("no file has zebra 3, which is not acknowledged")
 			}
-			if err := l.Ack(last); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, l.Ack(last))
 			if left := filesWith(t, dir, "zebra"); len(left) > 0 {
 				t.Errorf("acknowledged records are in %q, want nowhere", left)
 			}
 			add(t, l, "other 6")
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, l.Close())
 			if err := l.Rotate(); err == nil {
 				t.Error("Turn of a closed log: no error")
 			}
@@ -114,9 +104,7 @@ func TestTurnMeanwhile(t *testing.T) {
 	next, total := map[int]int{}, 0
 	for total < 4*each {
 		b, err := l.Next(t.Context(), 50)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, rec := range b.Records {
 			var w, i int
 			if _, err := fmt.Sscan(string(rec), &w, &i); err != nil || next[w] != i {
@@ -125,16 +113,12 @@ func TestTurnMeanwhile(t *testing.T) {
 			next[w]++
 		}
 		total += len(b.Records)
-		if err := l.Ack(b); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Ack(b))
 	}
 	writers.Wait()
 	close(stop)
 	turners.Wait()
-	if err := l.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Rotate())
 	if files, _ := filepath.Glob(filepath.Join(globSafe(dir), "*.seg")); len(files) > 0 {
 		t.Errorf("the files %q stay, want none", files)
 	}

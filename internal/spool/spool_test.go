@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -20,9 +21,7 @@ import (
 func open(t testing.TB, cfg Config) *Log {
 	t.Helper()
 	l, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -31,9 +30,7 @@ func open(t testing.TB, cfg Config) *Log {
 func add(t testing.TB, l *Log, recs ...string) {
 	t.Helper()
 	for _, r := range recs {
-		if err := l.Append([]byte(r)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Append([]byte(r)))
 	}
 }
 
@@ -42,9 +39,7 @@ func drain(t testing.TB, l *Log, max int) (recs []string, last Batch) {
 	t.Helper()
 	for {
 		b, err := l.read(max)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if len(b.Records) == 0 {
 			return recs, last
 		}
@@ -86,9 +81,7 @@ func TestOrderAckAndReopen(t *testing.T) {
 		for _, r := range b.Records {
 			got = append(got, string(r))
 		}
-		if err := l.Ack(b); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Ack(b))
 		if len(got) < 20 {
 			if b, err = l.Next(context.Background(), 20-len(got)); err != nil {
 				t.Fatal(err)
@@ -102,9 +95,7 @@ func TestOrderAckAndReopen(t *testing.T) {
 	if l.Depth() != 30 {
 		t.Errorf("the depth is %d, want 30", l.Depth())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Close())
 	if err := l.Append([]byte("x")); !errors.Is(err, ErrClosed) {
 		t.Errorf("append after close: %v, want ErrClosed", err)
 	}
@@ -115,18 +106,14 @@ func TestOrderAckAndReopen(t *testing.T) {
 	add(t, l, numbers(51, 60)...)
 	rest, last := drain(t, l, 7)
 	same(t, rest, numbers(21, 60))
-	if err := l.Ack(last); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Ack(last))
 	if l.Depth() != 0 || l.Bytes() != 0 {
 		t.Errorf("%d records of %d bytes wait, want none", l.Depth(), l.Bytes())
 	}
 	add(t, l, "one more")
 	rest, last = drain(t, l, 7)
 	same(t, rest, []string{"one more"})
-	if err := l.Ack(last); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Ack(last))
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.seg")); len(files) > 2 {
 		t.Errorf("%d files, want at most 2", len(files))
 	}
@@ -180,17 +167,13 @@ func TestLimits(t *testing.T) {
 	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 10 * frameSize(100)})
 	rec := bytes.Repeat([]byte("x"), 100)
 	for range 10 {
-		if err := l.Append(rec); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Append(rec))
 	}
 	if err := l.Append(rec); !fault.Is(err, fault.StorageFull) {
 		t.Errorf("an append over the limit: %v, want StorageFull", err)
 	}
 	_, last := drain(t, l, 100)
-	if err := l.Ack(last); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Ack(last))
 	if err := l.Append(rec); err != nil {
 		t.Errorf("an append after the acknowledgement: %v", err)
 	}
@@ -227,18 +210,14 @@ func TestDamage(t *testing.T) {
 	path := l.segments[len(l.segments)-1].path
 	_ = l.Close()
 	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	size := len(good) / len(want)
 	reread := func(data []byte) []string {
 		old, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
 		for _, f := range old {
 			_ = os.Remove(f)
 		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(path, data, 0o600))
 		l := open(t, Config{Dir: dir, Sync: SyncNever})
 		defer l.Close()
 		add(t, l, "new")
@@ -268,9 +247,7 @@ func TestCutWhileOpen(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	if err := os.Truncate(files[0], 0); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.Truncate(files[0], 0))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -314,9 +291,7 @@ func TestConcurrent(t *testing.T) {
 	next := [writers]int{}
 	for n := 0; n < writers*each; {
 		b, err := l.Next(context.Background(), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, r := range b.Records {
 			var w, i int
 			if _, err := fmt.Sscanf(string(r), "%d %d", &w, &i); err != nil || next[w] != i {
@@ -325,9 +300,7 @@ func TestConcurrent(t *testing.T) {
 			next[w]++
 			n++
 		}
-		if err := l.Ack(b); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.Ack(b))
 	}
 	wg.Wait()
 	if l.Depth() != 0 || l.Bytes() != 0 {

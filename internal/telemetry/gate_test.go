@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -38,7 +39,7 @@ func (b *bench) alerts() []string {
 		out, err = db.All[string](context.Background(), tx, `SELECT subject FROM tenant_alerts WHERE type = 'license_warning' AND resolved_at IS NULL ORDER BY subject`)
 		return err
 	})
-	must(b, err)
+	errtest.Must(b, err)
 	return out
 }
 

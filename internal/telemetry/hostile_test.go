@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
@@ -27,7 +28,7 @@ func TestServerRepeatsTheKey(t *testing.T) {
 				answer := map[string]string{"tier": "pro", "subscription_status": "active"}
 				answer[member] = value
 				body, err := json.Marshal(answer)
-				must(t, err)
+				errtest.Must(t, err)
 				b.server.set(200, strings.Replace(string(body), "key", `\u006bey`, 1))
 				if got, err := b.TestConnection(ctx, admin); err != nil || got.Status != Failed {
 					t.Errorf("TestConnection with the key in %s = %+v, %v, want failed", member, got, err)
@@ -45,7 +46,7 @@ func TestServerRepeatsTheKey(t *testing.T) {
 		}
 		shown := fmt.Sprint(b.status())
 		preview, err := b.Preview(ctx, admin)
-		must(t, err)
+		errtest.Must(t, err)
 		err = c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 			audited, err := db.All[string](ctx, tx, `SELECT changes FROM audit_events`)
 			shown += fmt.Sprint(preview, audited)
@@ -99,7 +100,7 @@ func TestClockComesBack(t *testing.T) {
 		b.quiet()
 		future := db.Stamp(b.clock.now())
 		r, err := b.measure(t.Context(), scope.DefaultTenant, state{Frequency: daily}, period{future.Add(-24 * time.Hour), future})
-		must(t, err)
+		errtest.Must(t, err)
 		var late transmission
 		if err := b.Stores.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) (err error) {
 			late, err = insertTransmission(t.Context(), tx, b.transmission(r, future, future.Add(time.Hour)))
@@ -108,7 +109,7 @@ func TestClockComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.clock.move(-365 * 24 * time.Hour)
-		must(t, b.Wake(t.Context(), scope.DefaultTenant))
+		errtest.Must(t, b.Wake(t.Context(), scope.DefaultTenant))
 		b.clock.move(2 * time.Hour)
 		want := at(t, "2026-11-15")
 		timetest.Eventually(b, time.Minute, func() error {

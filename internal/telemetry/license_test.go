@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // at returns a time from a text.
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
 	d, err := date(text)
-	must(t, err)
+	errtest.Must(t, err)
 	return *d
 }
 

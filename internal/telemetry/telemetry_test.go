@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit/stats"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
@@ -122,7 +123,7 @@ type bench struct {
 // newBench returns a service on a store.
 func newBench(t *testing.T, c *db.Cluster) *bench {
 	box, err := secret.New([32]byte{1})
-	must(t, err)
+	errtest.Must(t, err)
 	target := outboundtest.Local(t)
 	b := &bench{TB: t, clock: &clock{}, server: newServer(t)}
 	b.clock.set(time.Date(2026, 11, 14, 10, 0, 0, 0, time.UTC))
@@ -154,7 +155,7 @@ func (b *bench) configure(more ...func(*Change)) Config {
 func (b *bench) update(c Change) Config {
 	b.Helper()
 	out, err := b.Update(context.Background(), admin, c, 0)
-	must(b, err)
+	errtest.Must(b, err)
 	return out
 }
 
@@ -192,7 +193,7 @@ func (b *bench) quiet() {
 func (b *bench) history() []Entry {
 	b.Helper()
 	page, err := b.History(context.Background(), admin, 0, 1000)
-	must(b, err)
+	errtest.Must(b, err)
 	return page
 }
 
@@ -200,7 +201,7 @@ func (b *bench) history() []Entry {
 func (b *bench) status() LicenseStatus {
 	b.Helper()
 	st, err := b.LicenseStatus(context.Background(), admin)
-	must(b, err)
+	errtest.Must(b, err)
 	return st
 }
 
@@ -344,9 +345,9 @@ func TestRetriesEnd(t *testing.T) {
 			ids, err = dueTransmissions(context.Background(), tx, b.clock.now())
 			return err
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		for _, id := range ids {
-			must(t, errOf(b.send(context.Background(), admin, id, false)))
+			errtest.Must(t, errtest.Of(b.send(context.Background(), admin, id, false)))
 		}
 	}
 	if sent, _ := b.server.got(); len(sent) != 1+maxRetries {
@@ -389,7 +390,7 @@ func TestOneAttemptAtATime(t *testing.T) {
 // anonymisation and encryption.
 func TestPreviewIsWhatIsSent(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	published := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
 	for _, anonymous := range []bool{false, true} {
 		for _, secretly := range []bool{false, true} {
@@ -404,10 +405,10 @@ func TestPreviewIsWhatIsSent(t *testing.T) {
 				b.server.set(200, `{"tier":"pro","customer_id":"cust-7","encryption_key":"`+published+`"}`)
 				b.status()
 				shown, err := b.Preview(context.Background(), admin)
-				must(t, err)
+				errtest.Must(t, err)
 				want, err := shown.encode()
-				must(t, err)
-				must(t, errOf(b.SendNow(context.Background(), admin)))
+				errtest.Must(t, err)
+				errtest.Must(t, errtest.Of(b.SendNow(context.Background(), admin)))
 				reports, _ := b.server.got()
 				got := []byte(reports[0])
 				if secretly {
@@ -431,13 +432,13 @@ func TestPreviewIsWhatIsSent(t *testing.T) {
 func unseal(t *testing.T, key *ecdh.PrivateKey, body []byte) []byte {
 	t.Helper()
 	var s sealed
-	must(t, json.Unmarshal(body, &s))
+	errtest.Must(t, json.Unmarshal(body, &s))
 	box, err := base64.StdEncoding.DecodeString(s.Ciphertext)
-	must(t, err)
+	errtest.Must(t, err)
 	private, err := hpke.NewDHKEMPrivateKey(key)
-	must(t, err)
+	errtest.Must(t, err)
 	plain, err := hpke.Open(private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), box)
-	must(t, err)
+	errtest.Must(t, err)
 	return plain
 }
 
@@ -463,7 +464,7 @@ func TestWake(t *testing.T) {
 	ctx := context.Background()
 	next := func() (out SchedulerStatus) {
 		out, err := b.Scheduler(ctx, admin)
-		must(t, err)
+		errtest.Must(t, err)
 		return out
 	}
 	if err := b.Wake(ctx, scope.DefaultTenant); err != nil || next().Running {
@@ -500,7 +501,7 @@ func TestHealth(t *testing.T) {
 	want("disabled", "connected")
 	b.update(Change{Enabled: new(true)})
 	want("warning", "connected")
-	must(t, errOf(b.SendNow(context.Background(), admin)))
+	errtest.Must(t, errtest.Of(b.SendNow(context.Background(), admin)))
 	want("healthy", "connected")
 	b.clock.move(recent)
 	want("healthy", "connected")
@@ -509,14 +510,3 @@ func TestHealth(t *testing.T) {
 	b.server.set(500, "")
 	want("unhealthy", "disconnected")
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -144,7 +145,7 @@ func TestSignatureSpellings(t *testing.T) {
 		{`{"customer_id":"\u003c&>","trial_end_date":1.50}`, `{"customer_id":"\u003c&>","trial_end_date":1.50,"webhook_signature":"%s"}`},
 	} {
 		members, err := readMembers(fmt.Appendf(nil, sent.body, outbound.Signature(key, []byte(sent.signed))))
-		must(t, err)
+		errtest.Must(t, err)
 		content, err := verifySignature(key, members)
 		if err != nil || strings.Contains(string(content), "webhook_signature") {
 			t.Errorf("verifySignature of %s = %s, %v, want it valid", sent.body, content, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -32,9 +33,7 @@ func TestBundle(t *testing.T) {
 		res := maps.Clone(tpl.Traffic().Resource)
 		res["id"] = n
 		f, err := tpl.Fill(res)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		ctl, issues := rego.Compile(rego.Meta{ID: n, Name: id, Version: 1, ResourceID: n}, f.Source)
 		if len(issues) > 0 {
 			t.Fatal(issues)
@@ -48,13 +47,9 @@ func TestBundle(t *testing.T) {
 	}
 	set := rego.NewSet(spec)
 	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	read, err := bundle.Reader{}.Read(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	stock := askOPA(t, data, inputs)
 	for i, in := range inputs {
 		here := decide(t, set, document(t, in))
@@ -106,9 +101,7 @@ func TestEmptyParameters(t *testing.T) {
 		return // TestBundle asks a stock OPA
 	}
 	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(spec)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	askOPA(t, data, []map[string]any{{"user": map[string]any{"id": "ann"}}})
 }
 
@@ -121,9 +114,7 @@ func decide(t *testing.T, s *rego.Set, in value.Value) map[string]any {
 	}
 	d := s.Decide(t.Context(), &r, rego.Options{Now: now, Deadline: roomy.Deadline})
 	out := map[string]any{}
-	if err := json.Unmarshal(d.AppendJSON(nil), &out); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(d.AppendJSON(nil), &out))
 	return out
 }
 
@@ -147,13 +138,9 @@ func askOPA(t *testing.T, bundle []byte, inputs []map[string]any) []map[string]a
 	}
 	dir := t.TempDir()
 	text, err := json.Marshal(map[string]any{"inputs": inputs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, content := range map[string][]byte{"bundle.tar.gz": bundle, "in.json": text} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	out, err := exec.CommandContext(t.Context(), opa, "eval", "--bundle", filepath.Join(dir, "bundle.tar.gz"), "--input", filepath.Join(dir, "in.json"),
 		"--format", "json", `[d | some i in input.inputs; d := data.gatehouse.decision with input as i]`).Output()

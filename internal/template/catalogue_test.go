@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -38,9 +39,7 @@ var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 func catalogue(t testing.TB) *Catalogue {
 	t.Helper()
 	c, err := Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return c
 }
 
@@ -67,13 +66,9 @@ func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Contro
 func document(t testing.TB, v any) value.Value {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out, err := value.Decode(text, value.Limits{Depth: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return out
 }
 
@@ -139,9 +134,7 @@ func topdownOf(t *testing.T, c *rego.Control) *oracle.Control {
 		libs = append(libs, l.Source)
 	}
 	o, err := oracle.Compile(c.Source(), libs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	compiledByOPA.Store(c.Source(), o)
 	return o
 }
@@ -179,9 +172,7 @@ func wantNoWarning(t *testing.T, source string) {
 		return
 	}
 	linter, err := newLinter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if issues, err := linter.Lint(t.Context(), source); err != nil || len(issues) > 0 {
 		t.Errorf("the linter finds %v %v, want nothing in\n%s", issues, err, source)
 	}
@@ -323,9 +314,7 @@ func TestTraffic(t *testing.T) {
 				t.Fatalf("%d exchanges for resource %v, want at least 3 for one with a name", len(tr.Exchanges), tr.Resource["name"])
 			}
 			filled, err := tpl.Fill(tr.Resource)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			ctl := compile(t, id, filled.Source)
 			effects := map[string]bool{}
 			for _, x := range tr.Exchanges {

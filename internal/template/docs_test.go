@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -17,9 +18,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
 // and each input beside it has the outcome that the page states.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/controls.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var ctl *rego.Control
 	var libs []lang.Library
 	modules, inputs := 0, 0

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -22,9 +23,7 @@ import (
 func TestFill(t *testing.T) {
 	tpl, _ := catalogue(t).Get("EGRESS_ALLOWLIST")
 	f, err := tpl.Fill(map[string]any{"egress_destinations": []string{"a.example", "b.example"}, "name": "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !strings.Contains(f.Source, `egress_destinations := ["a.example","b.example"]`) {
 		t.Errorf("the control is %s, want the two destinations in it", f.Source)
 	}
@@ -56,9 +55,7 @@ func TestFillKeepsCases(t *testing.T) {
 		for _, id := range ids {
 			tpl, _ := c.Get(id)
 			f, err := tpl.Fill(enrichment)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			ctl := compile(t, id, f.Source)
 			for _, tc := range f.Cases {
 				t.Run(id+"/"+tc.Name, func(t *testing.T) {
@@ -98,9 +95,7 @@ func TestFillHostile(t *testing.T) {
 			}
 		}
 		f, err := tpl.Fill(enrichment)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if issues, err := lang.Check(f.Source); err != nil || len(issues) > 0 {
 			t.Fatalf("the filled control has issues: %v %v\n%s", issues, err, f.Source)
 		}

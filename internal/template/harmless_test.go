@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -89,9 +90,7 @@ func harmlessPrompts(t *testing.T) (generated, written []string) {
 	}
 	for _, name := range []string{"injections.txt", "injections_more.txt", "injections_heldout.txt"} {
 		data, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for line := range strings.Lines(string(data)) {
 			if kind, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); ok && kind == "benign" {
 				written = append(written, strings.ReplaceAll(text, `\n`, "\n"))

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -60,9 +61,7 @@ func measure(t *testing.T, name string, mayMiss float64) {
 	}
 	set := rego.NewSet(rego.SetSpec{Controls: []*rego.Control{control}})
 	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	count, wrong := map[string]int{}, map[string]int{}
 	for line := range strings.Lines(string(data)) {
 		kind, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -71,9 +70,7 @@ func measure(t *testing.T, name string, mayMiss float64) {
 		}
 		content, _ := json.Marshal(strings.ReplaceAll(text, `\n`, "\n"))
 		in, err := value.Decode([]byte(`{"messages":[{"role":"user","content":`+string(content)+`}]}`), value.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		d := set.Decide(context.Background(), &rego.Request{Extra: value.Object(value.Member{Key: "llm", Value: in})}, rego.Options{Deadline: roomy.Deadline})
 		if d.Err != nil {
 			t.Errorf("%q: %v, want a decision", text, d.Err)

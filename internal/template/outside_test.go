@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -98,9 +99,7 @@ func half(text string) int {
 // list reads a list of texts.
 func list(t *testing.T, data []byte) (texts []string) {
 	t.Helper()
-	if err := json.Unmarshal(data, &texts); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(data, &texts))
 	return texts
 }
 
@@ -174,9 +173,7 @@ func tasks(t *testing.T, data []byte) (texts []string) {
 			Instruction string                   `json:"instruction"`
 			Instances   []struct{ Input string } `json:"instances"`
 		}
-		if err := json.Unmarshal(line, &task); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal(line, &task))
 		text := task.Instruction
 		if len(task.Instances) > 0 {
 			text += "\n\n" + task.Instances[0].Input
@@ -191,9 +188,7 @@ func documents(t *testing.T, data []byte) (docs []any) {
 	t.Helper()
 	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
 		var doc any
-		if err := dec.Decode(&doc); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, dec.Decode(&doc))
 		docs = append(docs, doc)
 	}
 	return docs

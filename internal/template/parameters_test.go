@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -70,9 +71,7 @@ func TestParameters(t *testing.T) {
 		t.Run(tc.id+"/"+tc.parameter, func(t *testing.T) {
 			tpl, _ := c.Get(tc.id)
 			var over map[string]any
-			if err := json.Unmarshal([]byte(tc.input), &over); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, json.Unmarshal([]byte(tc.input), &over))
 			ctl := compile(t, tc.id, tpl.with(tc.parameter, tc.literal))
 			wantOutcome(t, evaluate(t, ctl, document(t, mergeInto(tpl.cases[0].Input, over))), tc.effect, tc.reason, nil)
 		})

@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const wordsControl = "package x\n\n# Words: mild\n\n# What they are worth.\n# Words: worth\n\n# Words: some\n\nallow if input.x in mild\n"
@@ -29,9 +31,7 @@ v: x y
 é
 `
 	got, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words)}}, "X", wordsControl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	const want = "package x\n\nmild := [\n\t# first\n\t\"a b\", \"c \", \"<d>\",\n]\n\n# What they are worth.\nworth := {\n\t" +
 		"\"x\": \"v\", \"y\": \"v\", \"z\": \"\", \"\": \"\", \"q\": \"#\", \"w\": \":\",\n}\n\nsome := {\n\t\"é\",\n}\n\nallow if input.x in mild\n"
 	if got != want {
@@ -47,18 +47,14 @@ func TestWordsBreakLines(t *testing.T) {
 		words.WriteString("word" + strings.Repeat("x", i%30) + string(rune('a'+i%26)) + string(rune('a'+i/26)) + "\n")
 	}
 	got, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words.String())}}, "X", "package x\n\n# Words: many\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for line := range strings.Lines(got) {
 		if len(line) > maxWordsLine+3 {
 			t.Errorf("a line has %d bytes, want at most %d: %s", len(line), maxWordsLine+3, line)
 		}
 	}
 	mod, err := ast.ParseModuleWithOpts("x.rego", got, ast.ParserOptions{RegoVersion: ast.RegoV1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if list, ok := mod.Rules[0].Head.Value.Value.(*ast.Array); !ok || list.Len() != 500 {
 		t.Errorf("the list is %v, want 500 words", mod.Rules[0].Head.Value)
 	}
@@ -92,9 +88,7 @@ func TestWordsRefused(t *testing.T) {
 // The shipped control contains its lists, and no markers.
 func TestShippedWords(t *testing.T) {
 	c, err := Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	found := 0
 	for _, id := range c.IDs() {
 		tpl, _ := c.Get(id)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestLoadRegions: the stores of regions are read from JSON or a file. Anything else is refused,
@@ -16,7 +17,7 @@ func TestLoadRegions(t *testing.T) {
 	want := map[string]db.Region{"us-east-1": {Dir: "/data/us"}, "eu-west-1": {URL: "postgres://gh:hunter2@db/eu"}}
 	good := `{"us-east-1": "/data/us", "eu-west-1": "postgres://gh:hunter2@db/eu"}`
 	file := filepath.Join(t.TempDir(), "regions.json")
-	must(t, os.WriteFile(file, []byte(good+"\n"), 0o600))
+	errtest.Must(t, os.WriteFile(file, []byte(good+"\n"), 0o600))
 	for _, text := range []string{good, " " + good + "\n", file} {
 		if got, err := LoadRegions(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("LoadRegions(%s) = %v, %v, want both regions", text, got, err)

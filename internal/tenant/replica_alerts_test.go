@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -110,9 +111,7 @@ func TestReplicaAlerts(t *testing.T) {
 			t.Errorf("a replica that comes back knows of %d of its alerts that were resolved, want 1", n)
 		}
 
-		if err := a.Forget(context.Background(), low); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, a.Forget(context.Background(), low))
 		w.now = w.now.Add(time.Hour) // b was paused: it must not believe that the others were
 		if gone := w.pass(b, goneAfter); len(gone) > 0 {
 			t.Errorf("%v were resolved although the replica that sweeps was paused itself", gone)
@@ -143,9 +142,7 @@ func TestReplicaAlertsOfEarlierVersions(t *testing.T) {
 			t.Errorf("%v were resolved twice", gone)
 		}
 		w.renew(r, nobody, old)
-		if err := r.ForgetTenant(context.Background(), "nobody"); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, r.ForgetTenant(context.Background(), "nobody"))
 		if n := w.renew(r, nobody, old); n != 1 {
 			t.Errorf("%d alerts are not known after their tenant was purged, want 1", n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -47,7 +48,7 @@ func service(c *db.Cluster) *Service {
 func TestLifeOfATenant(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
-		must(t, errors.Join(s.EnsureDefault(ctx), s.EnsureDefault(ctx)))
+		errtest.Must(t, errors.Join(s.EnsureDefault(ctx), s.EnsureDefault(ctx)))
 		if d, err := s.Get(ctx, root, scope.DefaultTenant); err != nil || d.Region != DefaultRegion || d.Status != Active || d.Domain != "default.gate.example" {
 			t.Errorf("default tenant = %+v, %v", d, err)
 		}
@@ -141,8 +142,8 @@ func TestForeign(t *testing.T) {
 	ctx, s := context.Background(), service(c)
 	for _, id := range []scope.TenantID{scope.DefaultTenant, "never-was", "../x", ""} {
 		for what, err := range map[string]error{
-			"get": errOf(s.Get(ctx, own, id)), "update": errOf(s.Update(ctx, own, id, Change{Name: patch.Set("x")})),
-			"delete": errOf(s.Delete(ctx, own, id, false)), "alerts": errOf(s.Alerts(ctx, own, id)),
+			"get": errtest.Of(s.Get(ctx, own, id)), "update": errtest.Of(s.Update(ctx, own, id, Change{Name: patch.Set("x")})),
+			"delete": errtest.Of(s.Delete(ctx, own, id, false)), "alerts": errtest.Of(s.Alerts(ctx, own, id)),
 		} {
 			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "tenant_access_denied" || f.Kind != fault.Forbidden || f.Fields["tenant_id"] != string(id) {
 				t.Errorf("%s of %q: got %v, want tenant_access_denied", what, id, err)
@@ -167,18 +168,14 @@ func TestDeleteKeepsAConcurrentChange(t *testing.T) {
 		ctx, s := context.Background(), service(c)
 		for i := range 10 {
 			made, err := s.Create(ctx, root, Draft{Name: fmt.Sprint("Tenant ", i)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			deleted := make(chan error, 1)
 			go func() {
 				_, err := s.Delete(ctx, root, made.ID, false)
 				deleted <- err
 			}()
 			_, changed := s.Update(ctx, root, made.ID, Change{Name: patch.Set("changed")})
-			if err := <-deleted; err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, <-deleted)
 			got, err := s.Get(ctx, root, made.ID)
 			if err != nil || got.Status != Deleted || changed == nil && got.Name != "changed" {
 				t.Errorf("after an update (%v) and a deletion at once: %q, %s, %v", changed, got.Name, got.Status, err)
@@ -190,7 +187,7 @@ func TestDeleteKeepsAConcurrentChange(t *testing.T) {
 func TestLimitHoldsInParallel(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)
-		must(t, errOf(s.Update(ctx, root, dbtest.Second, Change{Settings: patch.Set(Settings{"max_policies": 10})})))
+		errtest.Must(t, errtest.Of(s.Update(ctx, root, dbtest.Second, Change{Settings: patch.Set(Settings{"max_policies": 10})})))
 		errs := make(chan error)
 		for range 50 {
 			go func() {
@@ -228,7 +225,7 @@ func checkAlerts(ctx context.Context, t *testing.T, s *Service, c *db.Cluster) {
 	t.Helper()
 	open := func() string {
 		list, err := s.Alerts(ctx, own, own.Tenant)
-		must(t, err)
+		errtest.Must(t, err)
 		out := ""
 		for _, a := range list {
 			if a.Type != "usage_limit" || a.Subject != Policies {
@@ -252,7 +249,7 @@ func checkAlerts(ctx context.Context, t *testing.T, s *Service, c *db.Cluster) {
 			}
 			return nil
 		})
-		must(t, err)
+		errtest.Must(t, err)
 	}
 	if got := open(); got != "critical warning " {
 		t.Errorf("open alerts at the limit = %q, want critical and warning", got)
@@ -273,7 +270,7 @@ func TestEnforcement(t *testing.T) {
 		ctx, s := context.Background(), service(c)
 		mode := func(env scope.Env) string {
 			e, err := s.Enforcement(ctx, own, env)
-			must(t, err)
+			errtest.Must(t, err)
 			return e.Mode
 		}
 		if mode(scope.Sandbox) != Shadow || mode(scope.Production) != Shadow {
@@ -282,7 +279,7 @@ func TestEnforcement(t *testing.T) {
 		if _, err := s.SetEnforcement(ctx, own, scope.Production, Enforce); !fault.Is(err, fault.Conflict) {
 			t.Errorf("SetEnforcement of production before sandbox: got %v, want a conflict", err)
 		}
-		must(t, errOf(s.SetEnforcement(ctx, own, scope.Sandbox, Enforce)))
+		errtest.Must(t, errtest.Of(s.SetEnforcement(ctx, own, scope.Sandbox, Enforce)))
 		s.MayEnforce = func(context.Context, scope.Scope) error {
 			return fault.New(fault.Forbidden, "license_required", "no")
 		}
@@ -311,15 +308,4 @@ func TestEnforcement(t *testing.T) {
 			t.Errorf("SetEnforcement to maybe: got %v, want invalid", err)
 		}
 	})
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

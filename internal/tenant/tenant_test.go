@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -41,7 +42,7 @@ func TestSlug(t *testing.T) {
 // TestSettings: settings are read, merged and checked by member.
 func TestSettings(t *testing.T) {
 	var s Settings
-	must(t, json.Unmarshal([]byte(`{"max_policies":10,"max_users":2.0,"four_eyes":true,"x-theme":{"dark":true}}`), &s))
+	errtest.Must(t, json.Unmarshal([]byte(`{"max_policies":10,"max_users":2.0,"four_eyes":true,"x-theme":{"dark":true}}`), &s))
 	if n, ok := s.Limit(Policies); !ok || n != 10 {
 		t.Errorf("max_policies = %d, %v", n, ok)
 	}
@@ -57,7 +58,7 @@ func TestSettings(t *testing.T) {
 		`{"theme":1}`, `{"max_policys":1}`, `{"flags.resources.assist_classification":"yes"}`, `{"flags":{"resources":{"assist_classification":true}}}`, `{"replay":{"hour":1}}`,
 	} {
 		var s Settings
-		must(t, json.Unmarshal([]byte(bad), &s))
+		errtest.Must(t, json.Unmarshal([]byte(bad), &s))
 		if err := s.check(nil); !fault.Is(err, fault.Invalid) {
 			t.Errorf("check of %s: got %v, want invalid", bad, err)
 		}

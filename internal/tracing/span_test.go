@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/tracing"
 )
 
@@ -17,9 +18,7 @@ func TestLogs(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(tracing.Logs(slog.NewJSONHandler(&out, nil)))
 	e, err := tracing.Open(t.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1", Client: http.DefaultClient, Metrics: prometheus.NewRegistry(), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
 	r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	log.With("a", 1).InfoContext(t.Context(), "outside")

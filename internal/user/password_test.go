@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -18,7 +19,7 @@ var quick = Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}
 func hasher(t testing.TB, c Cost) *Hasher {
 	t.Helper()
 	h, err := NewHasher(c, 0, rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	return h
 }
 
@@ -26,7 +27,7 @@ func hasher(t testing.TB, c Cost) *Hasher {
 func TestHash(t *testing.T) {
 	ctx, h := context.Background(), hasher(t, quick)
 	a, err := h.Hash(ctx, "correct horse")
-	must(t, err)
+	errtest.Must(t, err)
 	b, _ := h.Hash(ctx, "correct horse")
 	if a == b {
 		t.Error("two hashes of one password are equal, want different salts")
@@ -71,10 +72,10 @@ func TestUnreadableHash(t *testing.T) {
 // not starve them, and a caller that gives up frees its place.
 func TestTurns(t *testing.T) {
 	h, err := NewHasher(quick, 1, rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	ctx := t.Context()
 	held, err := h.AcquireSlot(ctx, true)
-	must(t, err)
+	errtest.Must(t, err)
 	impatient, cancel := context.WithCancel(ctx)
 	order := make(chan string, 20)
 	waitQueued := func(n int) {

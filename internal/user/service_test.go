@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -48,7 +49,7 @@ func draft(name string, roles ...string) Draft {
 func mustCreate(t *testing.T, s *Service, sc scope.Scope, d Draft) User {
 	t.Helper()
 	u, err := s.Create(context.Background(), sc, d)
-	must(t, err)
+	errtest.Must(t, err)
 	return u
 }
 
@@ -132,24 +133,24 @@ func TestNoAccountTakeover(t *testing.T) {
 		clerk := scope.Scope{Tenant: scope.DefaultTenant, Permissions: scope.Permissions{List: Imply([]scope.Permission{"users:write"})}}
 		plain := mustCreate(t, s, clerk, draft("plain", "astronaut"))
 		for what, err := range map[string]error{
-			"make an admin":          errOf(s.Create(ctx, clerk, draft("evil", "Admin"))),
-			"make a platform admin":  errOf(s.Create(ctx, as(scope.DefaultTenant, RoleAdmin), draft("evil", RolePlatformAdmin))),
-			"raise a plain user":     errOf(s.SetRoles(ctx, clerk, plain.ID, RolesChange{Roles: []string{RoleViewer}})),
-			"raise by update":        errOf(s.Update(ctx, clerk, plain.ID, Change{Roles: patch.Set([]string{RoleAuditor})})),
-			"lower the boss":         errOf(s.SetRoles(ctx, clerk, boss.ID, RolesChange{Roles: []string{}})),
-			"take the boss's place":  errOf(s.Update(ctx, clerk, boss.ID, Change{Password: patch.Set("my password")})),
-			"delete the boss":        errOf(s.Delete(ctx, clerk, boss.ID)),
-			"take the root's place":  errOf(s.Update(ctx, as(scope.DefaultTenant, RoleAdmin), root.ID, Change{Password: patch.Set("my password")})),
-			"take by another's mail": errOf(s.Update(ctx, clerk, boss.ID, Change{Email: patch.Set("me@example.com")})),
+			"make an admin":          errtest.Of(s.Create(ctx, clerk, draft("evil", "Admin"))),
+			"make a platform admin":  errtest.Of(s.Create(ctx, as(scope.DefaultTenant, RoleAdmin), draft("evil", RolePlatformAdmin))),
+			"raise a plain user":     errtest.Of(s.SetRoles(ctx, clerk, plain.ID, RolesChange{Roles: []string{RoleViewer}})),
+			"raise by update":        errtest.Of(s.Update(ctx, clerk, plain.ID, Change{Roles: patch.Set([]string{RoleAuditor})})),
+			"lower the boss":         errtest.Of(s.SetRoles(ctx, clerk, boss.ID, RolesChange{Roles: []string{}})),
+			"take the boss's place":  errtest.Of(s.Update(ctx, clerk, boss.ID, Change{Password: patch.Set("my password")})),
+			"delete the boss":        errtest.Of(s.Delete(ctx, clerk, boss.ID)),
+			"take the root's place":  errtest.Of(s.Update(ctx, as(scope.DefaultTenant, RoleAdmin), root.ID, Change{Password: patch.Set("my password")})),
+			"take by another's mail": errtest.Of(s.Update(ctx, clerk, boss.ID, Change{Email: patch.Set("me@example.com")})),
 		} {
 			if !fault.Is(err, fault.Forbidden) {
 				t.Errorf("%s: got %v, want forbidden", what, err)
 			}
 		}
 		for what, err := range map[string]error{
-			"delete":  errOf(s.Delete(ctx, platform, root.ID)),
-			"demote":  errOf(s.SetRoles(ctx, platform, root.ID, RolesChange{Roles: []string{RoleAdmin}})),
-			"disable": errOf(s.Update(ctx, platform, root.ID, Change{Status: patch.Set(Disabled)})),
+			"delete":  errtest.Of(s.Delete(ctx, platform, root.ID)),
+			"demote":  errtest.Of(s.SetRoles(ctx, platform, root.ID, RolesChange{Roles: []string{RoleAdmin}})),
+			"disable": errtest.Of(s.Update(ctx, platform, root.ID, Change{Status: patch.Set(Disabled)})),
 		} {
 			if !fault.Is(err, fault.Conflict) {
 				t.Errorf("%s the last platform administrator: got %v, want a conflict", what, err)
@@ -172,9 +173,9 @@ func TestAssignPlatformAdmin(t *testing.T) {
 		platform.Tenant = dbtest.Second
 		u := mustCreate(t, s, boss, draft("plain"))
 		for what, err := range map[string]error{
-			"create":            errOf(s.Create(ctx, boss, draft("evil", "Platform Admin"))),
-			"give":              errOf(s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleAdmin, RolePlatformAdmin}})),
-			"give by an update": errOf(s.Update(ctx, boss, u.ID, Change{Roles: patch.Set([]string{RolePlatformAdmin})})),
+			"create":            errtest.Of(s.Create(ctx, boss, draft("evil", "Platform Admin"))),
+			"give":              errtest.Of(s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleAdmin, RolePlatformAdmin}})),
+			"give by an update": errtest.Of(s.Update(ctx, boss, u.ID, Change{Roles: patch.Set([]string{RolePlatformAdmin})})),
 		} {
 			if !fault.Is(err, fault.Forbidden) {
 				t.Errorf("%s platform_admin: got %v, want forbidden", what, err)
@@ -183,7 +184,7 @@ func TestAssignPlatformAdmin(t *testing.T) {
 		if got, err := s.Get(ctx, boss, u.ID); err != nil || len(got.Roles) != 0 {
 			t.Errorf("roles after the refusals = %v, %v, want none", got.Roles, err)
 		}
-		must(t, errOf(s.SetRoles(ctx, platform, u.ID, RolesChange{Roles: []string{RolePlatformAdmin}})))
+		errtest.Must(t, errtest.Of(s.SetRoles(ctx, platform, u.ID, RolesChange{Roles: []string{RolePlatformAdmin}})))
 		if _, err := s.Update(ctx, boss, u.ID, Change{Department: patch.Set("IT")}); err != nil {
 			t.Errorf("Update of a person with platform_admin: %v", err)
 		}
@@ -213,7 +214,7 @@ func TestBareAddresses(t *testing.T) {
 			u.Email = "Bob <b@x.io>"
 			return updateUser(ctx, tx, u)
 		})
-		must(t, err)
+		errtest.Must(t, err)
 		if err := s.Recover(ctx, admin, u.ID, "a new password"); err != nil {
 			t.Errorf("Recover of a person with an old address: %v", err)
 		}
@@ -276,15 +277,4 @@ func TestFirst(t *testing.T) {
 			t.Errorf("%d replicas create the first administrator and %d people exist, want 1", n, p.Total)
 		}
 	})
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
@@ -42,17 +43,17 @@ func newYard(t testing.TB, c *db.Cluster) *yard {
 	y := &yard{t: t}
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(y.ahead.Load())) }
 	box, err := secret.New([secret.KeyBytes]byte{1})
-	must(t, err)
+	errtest.Must(t, err)
 	tenants := &tenant.Service{Stores: c, Now: now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Bouncers: bouncer.Count}}
-	must(t, tenants.EnsureDefault(ctx))
+	errtest.Must(t, tenants.EnsureDefault(ctx))
 	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
-	must(t, err)
+	errtest.Must(t, err)
 	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.UpdateUsageAlerts, Revoke: auth.RevokeUser}
 	a, err := auth.New(ctx, auth.Config{
 		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
 		Holders: auth.Holders{scope.Vendor: Holder},
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	t.Cleanup(a.Close)
 	y.Service = &Service{
 		Stores: c, Tenants: tenants, Users: people, Auth: a, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
@@ -69,9 +70,9 @@ func root() scope.Scope { return auth.SystemScope(scope.DefaultTenant, "test", "
 func (y *yard) vendor(name string, tenants int64) (scope.Scope, Issued) {
 	y.t.Helper()
 	made, err := y.Create(ctx, root(), Draft{Name: name, MaxTenants: &tenants})
-	must(y.t, err)
+	errtest.Must(y.t, err)
 	sc, _, err := y.Auth.Authenticate(ctx, auth.Credential{APIKey: made.Key})
-	must(y.t, err)
+	errtest.Must(y.t, err)
 	return sc, made
 }
 
@@ -87,7 +88,7 @@ func request() Request {
 func (y *yard) tenants() []scope.TenantID {
 	y.t.Helper()
 	ids, err := y.Stores.Tenants(ctx)
-	must(y.t, err)
+	errtest.Must(y.t, err)
 	return ids
 }
 
@@ -144,9 +145,9 @@ func TestKilledAnywhere(t *testing.T) {
 						t.Errorf("id after %s = %s, want acme", step, first.Tenant.ID)
 					}
 					y.wantWorking(first)
-					must(t, errOf(y.Remove(ctx, sc, "acme", false)))
-					must(t, y.Stores.DropTenant(ctx, "acme"))
-					must(t, y.Forget(ctx, "acme"))
+					errtest.Must(t, errtest.Of(y.Remove(ctx, sc, "acme", false)))
+					errtest.Must(t, y.Stores.DropTenant(ctx, "acme"))
+					errtest.Must(t, y.Forget(ctx, "acme"))
 				} else if step != "complete" {
 					if n, err := y.Recover(ctx); n != 0 || err != nil {
 						t.Errorf("Recover after %s within the time = %d, %v, want 0", step, n, err)
@@ -192,7 +193,7 @@ func (y *yard) wantWorking(p Provisioned) {
 func text(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	must(t, err)
+	errtest.Must(t, err)
 	return string(raw)
 }
 
@@ -214,7 +215,7 @@ func TestRefusedLeavesNothing(t *testing.T) {
 			"a domain of another":    {func(r *Request) { r.Domain = "taken.example" }, ""},
 		} {
 			if what == "a domain of another" {
-				must(t, errOf(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Other", Domain: "taken.example"})))
+				errtest.Must(t, errtest.Of(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Other", Domain: "taken.example"})))
 			}
 			before := len(y.tenants())
 			req := request()
@@ -266,7 +267,7 @@ func TestLimitOfTenants(t *testing.T) {
 			t.Fatalf("Made = %+v, %v, want 2", page, err)
 		}
 		gone := page.Tenants[0].ID
-		must(t, errOf(y.Remove(ctx, sc, gone, false)))
+		errtest.Must(t, errtest.Of(y.Remove(ctx, sc, gone, false)))
 		if _, err := y.Provision(ctx, sc, "", request()); err != nil {
 			t.Fatalf("Provision after a deletion: %v", err)
 		}
@@ -277,7 +278,7 @@ func TestLimitOfTenants(t *testing.T) {
 		if _, err := y.Tenants.Update(ctx, root(), gone, back); !fault.Is(err, fault.Forbidden) {
 			t.Errorf("Update to active over the limit, by the platform: got %v, want forbidden", err)
 		}
-		must(t, errOf(y.Remove(ctx, sc, "acme", false)))
+		errtest.Must(t, errtest.Of(y.Remove(ctx, sc, "acme", false)))
 		if _, err := y.Change(ctx, sc, gone, back); err != nil {
 			t.Errorf("Change to active after a deletion: %v", err)
 		}
@@ -291,12 +292,12 @@ func TestVendorsAreApart(t *testing.T) {
 		y := newYard(t, c)
 		mine, _ := y.vendor("Widgets", 5)
 		other, _ := y.vendor("Gadgets", 5)
-		must(t, errOf(y.Provision(ctx, other, "same key", request())))
+		errtest.Must(t, errtest.Of(y.Provision(ctx, other, "same key", request())))
 		first, err := y.Provision(ctx, mine, "same key", request())
 		if err != nil || first.Tenant.ID != "acme-2" {
 			t.Fatalf("Provision = %s, %v, want acme-2", first.Tenant.ID, err)
 		}
-		must(t, errOf(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Platform's"})))
+		errtest.Must(t, errtest.Of(y.Tenants.Create(ctx, root(), tenant.Draft{Name: "Platform's"})))
 		for _, id := range []scope.TenantID{"acme", "platform-s", "default", "nowhere", "Not A Label"} {
 			want := fault.Newf(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 			check := func(what string, err error) {
@@ -339,8 +340,8 @@ func TestKeysOfVendors(t *testing.T) {
 		}
 		id := made.Keys[0].ID
 		for what, err := range map[string]error{
-			"Key": errOf(y.Auth.Key(ctx, root(), id)), "RevokeKey": errOf(y.Auth.RevokeKey(ctx, root(), id)), "RotateKey": errOf(y.Auth.RotateKey(ctx, root(), id, 0)),
-			"UpdateKey": errOf(y.Auth.UpdateKey(ctx, root(), id, auth.KeyChange{Name: patch.Set("x")})),
+			"Key": errtest.Of(y.Auth.Key(ctx, root(), id)), "RevokeKey": errtest.Of(y.Auth.RevokeKey(ctx, root(), id)), "RotateKey": errtest.Of(y.Auth.RotateKey(ctx, root(), id, 0)),
+			"UpdateKey": errtest.Of(y.Auth.UpdateKey(ctx, root(), id, auth.KeyChange{Name: patch.Set("x")})),
 		} {
 			if !fault.Is(err, fault.NotFound) {
 				t.Errorf("%s of a vendor's key: got %v, want not found", what, err)
@@ -359,7 +360,7 @@ func TestKeysOfVendors(t *testing.T) {
 		wantKey("the first key", made.Key, fault.Unauthenticated)
 		wantKey("the second key", second.Key, fault.Unauthenticated)
 		wantKey("the third key", third.Key, 0)
-		must(t, errOf(y.Delete(ctx, root(), made.ID, 0)))
+		errtest.Must(t, errtest.Of(y.Delete(ctx, root(), made.ID, 0)))
 		wantKey("the key of a deleted vendor", third.Key, fault.Unauthenticated)
 		if _, err := y.Rotate(ctx, root(), made.ID, 0); !fault.Is(err, fault.NotFound) {
 			t.Errorf("Rotate of a deleted vendor: got %v, want not found", err)
@@ -458,14 +459,3 @@ func TestTakenOver(t *testing.T) {
 		}
 	})
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
@@ -228,9 +229,7 @@ func TestEventsWhileDisabled(t *testing.T) {
 		w := b.subscribe(r.URL, Draft{})
 		setEnabled := func(on bool) {
 			t.Helper()
-			if _, err := b.Enable(context.Background(), admin, w.ID, on); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(b.Enable(context.Background(), admin, w.ID, on)))
 		}
 		b.raise(2)
 		setEnabled(false)
@@ -342,9 +341,7 @@ func TestLeaseAfterTheClock(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 		}
 	})
 }

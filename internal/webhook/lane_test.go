@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
@@ -127,9 +128,7 @@ var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: sc
 func newBench(t *testing.T, c *db.Cluster) *bench {
 	t.Helper()
 	box, err := secret.New([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	b := &bench{T: t, stores: c}
 	target := outboundtest.Local(t)
 	b.Service = &Service{Stores: c, Now: b.clock.Now, Random: rand.Reader, Box: box, Target: target}
@@ -145,9 +144,7 @@ func (b *bench) subscribe(url string, d Draft) Issued {
 		d.Events = event.Types()
 	}
 	w, err := b.Create(context.Background(), admin, d)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return w
 }
 
@@ -182,9 +179,7 @@ func (b *bench) raise(ids ...int) {
 		}
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 }
 
 // deliver runs n replicas until the test ends.
@@ -212,9 +207,7 @@ func (b *bench) deliverWith(n int, pause func(int) time.Duration) {
 func (b *bench) deliveries(id int64, f DeliveryFilter) DeliveryPage {
 	b.Helper()
 	page, err := b.Deliveries(context.Background(), admin, id, f, "", 1000)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return page
 }
 
@@ -322,9 +315,7 @@ func TestLaneOfAKilledReplica(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		d := &Deliverer{Service: b.Service, Holder: "other"}
 		if again, err := d.runLane(ctx, job.LaneKey{Tenant: scope.DefaultTenant, Lane: w.ID}, func() {}); err != nil || again.IsZero() || r.calls() != 0 {
 			t.Fatalf("a turn of a lane of another replica: again at %s, %v, %d calls, want a later time and none", again, err, r.calls())
@@ -364,9 +355,7 @@ func TestSignatures(t *testing.T) {
 			Payload
 			Signature string `json:"signature"`
 		}
-		if err := json.Unmarshal([]byte(body), &full); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(body), &full))
 		unsigned := strings.Replace(body, `,"signature":"`+full.Signature+`"`, "", 1)
 		if !outbound.SignatureValid([]byte(secrets[0]), []byte(unsigned), full.Signature) {
 			t.Errorf("the member signature %s is not valid for %s", full.Signature, unsigned)
@@ -418,15 +407,11 @@ func TestWhatIsSent(t *testing.T) {
 		production := b.subscribe(r.URL+"/production", Draft{Environment: scope.Production})
 		users := b.subscribe(r.URL+"/users", Draft{Events: []string{event.UserRoleChanged}})
 		off := b.subscribe(r.URL+"/off", Draft{})
-		if _, err := b.Enable(ctx, admin, off.ID, false); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(b.Enable(ctx, admin, off.ID, false)))
 		raise := func(e event.Event) {
 			t.Helper()
 			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return event.Emit(ctx, tx, admin, e) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			b.dispatch()
 		}
 		raise(event.Event{Type: event.PolicyCreated, ObjectKind: "policy", ObjectID: "1", Env: scope.Sandbox})
@@ -482,9 +467,7 @@ func TestForget(t *testing.T) {
 		b.emit(1, 2, 3)
 		b.waitForDeliveries(w.ID, Delivered, 3)
 		b.clock.Move(keepDeliveries + time.Hour)
-		if err := b.Forget(context.Background(), scope.DefaultTenant); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, b.Forget(context.Background(), scope.DefaultTenant))
 		if n := b.deliveries(w.ID, DeliveryFilter{}).Total; n != 0 {
 			t.Errorf("%d deliveries remain, want none", n)
 		}

@@ -16,18 +16,16 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func pack(t *testing.T, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(w.Write([]byte(text))))
+	errtest.Must(t, w.Close())
 	return out.Bytes()
 }
 
@@ -41,9 +39,7 @@ func small(t *testing.T) *Console {
 		"assets/font-1.woff2": {Data: []byte("font")},
 		"theme.js.gz":         {Data: pack(t, "theme()")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return &Console{built: b}
 }
 
@@ -206,9 +202,7 @@ func readManifest(t *testing.T) manifest {
 	if err != nil {
 		t.Skip("the console was not built")
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(text, &m))
 	return m
 }
 
@@ -235,9 +229,7 @@ func TestBuildIsWhole(t *testing.T) {
 		got[name] = hex.EncodeToString(sum[:])
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, want := range m.Files {
 		if got[name] != want {
 			t.Errorf("%s is not what was built", name)
@@ -256,29 +248,21 @@ func TestFirstLoad(t *testing.T) {
 	readManifest(t)
 	scripts, sizes := map[string]string{}, map[string]int{}
 	entries, err := dist.ReadDir("dist/assets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".js.gz")
 		if !ok {
 			continue
 		}
 		body, err := dist.ReadFile("dist/assets/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		sizes[name] = len(body)
 		text, err := unpack(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		scripts[name] = string(text)
 	}
 	page, err := dist.ReadFile("dist/index.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	first := regexp.MustCompile(`assets/([\w.-]+)\.js"`).FindAllStringSubmatch(string(page), -1)
 	if len(first) == 0 {
 		t.Fatal("the page requests no script")
@@ -360,9 +344,7 @@ func TestBuildIsFresh(t *testing.T) {
 		hashes[filepath.ToSlash(name)] = hex.EncodeToString(sum[:])
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	all := sha256.New()
 	names := make([]string, 0, len(hashes))
 	for name := range hashes {

@@ -5,14 +5,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestShortPage: a build without the console serves a page about the running service.
 func TestShortPage(t *testing.T) {
 	c, err := New(About{Version: "1.2.3", Database: "SQLite", URL: "http://localhost:8080"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	c.built = nil
 	for _, tc := range []struct {
 		method, path string

@@ -11,6 +11,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
@@ -54,9 +55,7 @@ func TestPanicsOfChildren(t *testing.T) {
 	}
 	wantPanics("a test", 1)
 	r, err := p.Replay(t.Context(), "default", replaySpec(source, source, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer r.Close()
 	if _, err := r.Run(t.Context(), recordedLines(20)); err != nil {
 		t.Errorf("a replay: %v, want no error", err)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Every thread of a child has a lower priority than the server, including threads that it starts
@@ -13,14 +15,10 @@ import (
 func TestLowPriority(t *testing.T) {
 	p := pool(t)
 	proc, err := start(p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer proc.kill()
 	for range 2 { // the second time with the threads that the first run started
-		if _, err := proc.call(t.Context(), p.cfg.ValidateDeadline*10, request{Op: opValidate, Source: fine}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(proc.call(t.Context(), p.cfg.ValidateDeadline*10, request{Op: opValidate, Source: fine})))
 		threads, err := filepath.Glob("/proc/" + strconv.Itoa(proc.cmd.Process.Pid) + "/task/*/stat")
 		if err != nil || len(threads) == 0 {
 			t.Fatalf("the child has no threads: %v", err)

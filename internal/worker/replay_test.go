@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -80,17 +81,13 @@ deny contains "clearance" if {
 func TestReplay(t *testing.T) {
 	p := pool(t)
 	r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsEdit, 300))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer r.Close()
 	lines := recordedLines(1000)
 	sum := &compare.Part{}
 	for left := lines; len(left) > 0; {
 		part, err := r.Run(t.Context(), left)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		sum.Add(part, 5)
 		left = left[part.Lines:]
 	}
@@ -100,9 +97,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("the sum is %+v, want 1000 decisions on 100 resources without a change", sum)
 	}
 	strict, err := p.Replay(t.Context(), "default", replaySpec(docsBase, strings.ReplaceAll(docsEdit, "7@", "5@"), 300))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer strict.Close()
 	part, err := strict.Run(t.Context(), lines[:100])
 	if err != nil || part.NewlyBlocked != 10 || len(part.Rules) != 1 || part.Rules[0].Rule.Rule != "deny" || part.Rules[0].Line != 17 || part.Samples[0].After.Reason != "clearance" {
@@ -123,9 +118,7 @@ func TestReplayHostile(t *testing.T) {
 	s := replaySpec(docsBase, memory, 1)
 	s.Deadline = time.Minute
 	r, err := p.Replay(t.Context(), "default", s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	part, err := r.Run(t.Context(), [][]byte{recordedLine(1)})
 	if err == nil && part.WouldBlock != 1 || err != nil && !fault.Is(err, fault.Invalid) {
 		t.Errorf("too much memory: %+v, %v, want a block or Invalid", part, err)
@@ -146,9 +139,7 @@ func TestReplayHostile(t *testing.T) {
 	// All slots are free again.
 	for range 2 * replaysAtOnce {
 		r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsBase, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		r.Close()
 	}
 }
@@ -168,9 +159,7 @@ func BenchmarkReplayPast(b *testing.B) {
 		}
 	}
 	r, err := pool(b).Replay(b.Context(), "default", s)
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	defer r.Close()
 	var lines [][]byte
 	for i := range 200 * epochs {
@@ -182,9 +171,7 @@ func BenchmarkReplayPast(b *testing.B) {
 // BenchmarkReplay prints the decisions per second, and the peak memory of the child.
 func BenchmarkReplay(b *testing.B) {
 	r, err := pool(b).Replay(b.Context(), "default", replaySpec(docsBase, docsEdit, 10_000))
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	defer r.Close()
 	replayAll(b, r, recordedLines(1000))
 }
@@ -197,9 +184,7 @@ func replayAll(b *testing.B, r *Replay, lines [][]byte) {
 	for b.Loop() {
 		for left := lines; len(left) > 0; {
 			part, err := r.Run(b.Context(), left[:min(len(left), 2000)])
-			if err != nil {
-				b.Fatal(err)
-			}
+			errtest.Must(b, err)
 			left = left[part.Lines:]
 			n += part.Lines
 		}

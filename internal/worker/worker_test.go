@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -51,9 +52,7 @@ func pool(t testing.TB) *Pool {
 func poolWith(t testing.TB, child string, change func(*Config)) *Pool {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	cfg := Defaults(self, child)
 	change(&cfg)
 	p := NewPool(cfg)
@@ -230,9 +229,7 @@ func wantWithin(t *testing.T, what string, began time.Duration, p *Pool, limit t
 func childrenTime(t *testing.T, p *Pool) time.Duration {
 	t.Helper()
 	var ended unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &ended); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, unix.Getrusage(unix.RUSAGE_CHILDREN, &ended))
 	all := time.Duration(ended.Utime.Nano() + ended.Stime.Nano())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,14 +244,10 @@ func childrenTime(t *testing.T, p *Pool) time.Duration {
 func TestBusyMachine(t *testing.T) {
 	fulltest.Only(t)
 	p := pool(t)
-	if _, err := p.Check(t.Context(), "default", fine); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(p.Check(t.Context(), "default", fine)))
 	p.cfg.ValidateDeadline = 200 * time.Millisecond
 	child := p.idle[0].cmd.Process
-	if err := child.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, child.Signal(unix.SIGSTOP))
 	wake := time.AfterFunc(3*p.cfg.ValidateDeadline, func() { _ = child.Signal(unix.SIGCONT) })
 	defer wake.Stop()
 	began := time.Now()
@@ -293,9 +286,7 @@ func TestMemoryCap(t *testing.T) {
 func TestNoEnvironment(t *testing.T) {
 	t.Setenv("GATEHOUSE_CANARY", "a secret of the server")
 	proc, err := start(pool(t).cfg, oneThread)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer proc.kill()
 	if len(proc.cmd.Env) != 1 || proc.cmd.Env[0] != "GOMAXPROCS=1" {
 		t.Fatalf("the environment of the child is %v, want GOMAXPROCS alone", proc.cmd.Env)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
@@ -68,13 +69,13 @@ func newWire(t *testing.T, times socketTimes) *wire {
 		Now: time.Now, NewID: func() string { return "id" }, Log: log, Panics: panics, Authenticate: authenticate,
 		Document: rest.Document{Title: "test", Version: "1.0.0", License: "Apache-2.0", Languages: []string{"en"}},
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	w.h = &Handler{Authenticate: authenticate, Now: time.Now, Log: log, Panics: panics, sockets: sockets{times: &times}}
 	w.h.IDE = &ide.Service{PublicURL: "https://gate.example", Check: func(ctx context.Context, _ scope.Scope, source string) (policy.Validation, error) {
 		return (*w.check.Load())(ctx, source)
 	}}
 	w.h.Mount(r)
-	must(t, r.Finish())
+	errtest.Must(t, r.Finish())
 	srv := httptest.NewServer(r)
 	t.Cleanup(srv.Close)
 	t.Cleanup(w.h.CloseSockets)
@@ -99,7 +100,7 @@ func (w *wire) open(id string) *bare {
 func (w *wire) try(id string) (*bare, int) {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.addr)
-	must(w.t, err)
+	errtest.Must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(conn, "GET /api/v1/ide-integration/ws/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer person-%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", id, id)
@@ -275,7 +276,7 @@ func TestSocketFrames(t *testing.T) {
 func TestSocketPieces(t *testing.T) {
 	b := newWire(t, quick).open("a")
 	for _, piece := range [][]byte{frame(0x01, []byte(`{"type":"pi`)), frame(0x89, []byte("there?")), frame(0x00, nil), frame(0x80, []byte(`ng"}`))} {
-		must(t, errOf(b.Write(piece)))
+		errtest.Must(t, errtest.Of(b.Write(piece)))
 	}
 	if op, payload, err := b.read(); op != 10 || string(payload) != "there?" || err != nil {
 		t.Errorf("answer to the ping = %d %q, %v, want a pong", op, payload, err)
@@ -301,7 +302,7 @@ func TestSocketRefused(t *testing.T) {
 			return policy.Validation{Valid: true}, nil
 		})
 		b := w.open("a")
-		must(t, errOf(b.Write(append(text(`{"type":"validate","data":{"policy_content":"x"}}`), text(`{"type":"ping"}`)...))))
+		errtest.Must(t, errtest.Of(b.Write(append(text(`{"type":"validate","data":{"policy_content":"x"}}`), text(`{"type":"ping"}`)...))))
 		<-began
 		w.refused.Store(f)
 		close(release)
@@ -315,7 +316,7 @@ func TestSocketRefused(t *testing.T) {
 	w := newWire(t, quick)
 	b := w.open("a")
 	w.refused.Store(fault.New(fault.Unavailable, "unavailable", "x"))
-	must(t, errOf(b.Write(text(`{"type":"ping"}`))))
+	errtest.Must(t, errtest.Of(b.Write(text(`{"type":"ping"}`))))
 	if op, payload, err := b.read(); op != 1 || err != nil {
 		t.Errorf("answer while the store is down = %d %q, %v, want a message", op, payload, err)
 	}
@@ -332,7 +333,7 @@ func TestSocketHalfOpen(t *testing.T) {
 	w.waitClosed("no pong")
 
 	half := w.open("a")
-	must(t, errOf(half.Write(text(`{"type":"ping","data":{}}`)[:10])))
+	errtest.Must(t, errtest.Of(half.Write(text(`{"type":"ping","data":{}}`)[:10])))
 	half.wantClosed("half a message")
 	w.waitClosed("half a message")
 
@@ -340,7 +341,7 @@ func TestSocketHalfOpen(t *testing.T) {
 	times.message = 50 * time.Millisecond
 	w = newWire(t, times)
 	slow := w.open("a")
-	must(t, errOf(slow.Write(frame(0x01, []byte(`{"type":`)))))
+	errtest.Must(t, errtest.Of(slow.Write(frame(0x01, []byte(`{"type":`)))))
 	slow.wantClosed("a message without an end")
 	w.waitClosed("a message without an end")
 
@@ -352,7 +353,7 @@ func TestSocketHalfOpen(t *testing.T) {
 	})
 	deaf := w.open("a")
 	_ = deaf.Conn.(*net.TCPConn).SetReadBuffer(1 << 10)
-	must(t, errOf(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
+	errtest.Must(t, errtest.Of(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
 	w.waitClosed("a peer that does not read")
 }
 
@@ -370,7 +371,7 @@ func TestSocketRoom(t *testing.T) {
 	w.open("b")
 	l := &w.h.sockets
 	l.bytes.Add(socketBytes)
-	must(t, errOf(open[0].Write(text(`{"type":"ping"}`))))
+	errtest.Must(t, errtest.Of(open[0].Write(text(`{"type":"ping"}`))))
 	if code := open[0].code(); code != int(websocket.StatusTryAgainLater) {
 		t.Errorf("without room for messages: closed with %d, want %d", code, websocket.StatusTryAgainLater)
 	}
@@ -415,7 +416,7 @@ func TestSocketClose(t *testing.T) {
 		<-ctx.Done()
 		return policy.Validation{}, ctx.Err()
 	})
-	must(t, errOf(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
+	errtest.Must(t, errtest.Of(deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
 	<-began
 	closed := make(chan struct{})
 	go func() { w.h.CloseSockets(); close(closed) }()
@@ -438,14 +439,14 @@ func TestSocketPanic(t *testing.T) {
 	other := w.open("b")
 	w.setCheck(func(context.Context, string) (policy.Validation, error) { panic("mistake") })
 	b := w.open("a")
-	must(t, errOf(b.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
+	errtest.Must(t, errtest.Of(b.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`))))
 	if code := b.code(); code != int(websocket.StatusInternalError) {
 		t.Errorf("closed with %d, want %d", code, websocket.StatusInternalError)
 	}
 	if n := w.panics.Load(); n != 1 {
 		t.Errorf("%d panics counted, want 1", n)
 	}
-	must(t, errOf(other.Write(text(`{"type":"ping"}`))))
+	errtest.Must(t, errtest.Of(other.Write(text(`{"type":"ping"}`))))
 	if op, _, err := other.read(); op != 1 || err != nil {
 		t.Errorf("answer of the other socket = %d, %v, want a message", op, err)
 	}
@@ -460,7 +461,7 @@ func TestOpenSocketIsNoUse(t *testing.T) {
 	upgrade := w.uses.Load()
 	send := func(message, want string) {
 		t.Helper()
-		must(t, errOf(b.Write(text(message))))
+		errtest.Must(t, errtest.Of(b.Write(text(message))))
 		if op, payload, err := b.read(); op != 1 || !strings.Contains(string(payload), want) || err != nil {
 			t.Fatalf("answer to %s = %d %q, %v, want %s", message, op, payload, err, want)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -69,9 +70,7 @@ func startServer(t *testing.T, c *db.Cluster, waits times) *server {
 	}
 	room := &Handler{Live: h.live, Authenticate: authenticate, Log: slog.New(slog.DiscardHandler), Ticks: time.Now, times: waits}
 	r, err := rest.New(rest.Config{Now: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler), Authenticate: authenticate, Document: rest.Document{Title: "t", Version: "1", Languages: []string{"en"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	room.Mount(r)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.ServeHTTP(w, req)
@@ -96,9 +95,7 @@ func (h *server) send(t *testing.T) net.Conn {
 	client, far := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
 	h.pipes.next <- far
-	if _, err := fmt.Fprint(client, "GET /api/v1/events/stream HTTP/1.1\r\nHost: h\r\nCookie: gatehouse=x\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(fmt.Fprint(client, "GET /api/v1/events/stream HTTP/1.1\r\nHost: h\r\nCookie: gatehouse=x\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n")))
 	return client
 }
 
@@ -106,9 +103,7 @@ func (h *server) send(t *testing.T) net.Conn {
 func (h *server) open(t *testing.T) *bufio.Reader {
 	t.Helper()
 	client := h.send(t)
-	if err := client.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
 	r := bufio.NewReader(client)
 	if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
 		more, _ := r.Peek(r.Buffered())
@@ -148,9 +143,7 @@ func (h *server) touch(t *testing.T) {
 		_, err := tx.Bump(t.Context(), "env:sandbox")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 }
 
 // TestHeartbeat: a stream without changes sends comments. Its checks of the credential do not

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
@@ -39,13 +40,9 @@ func newRouter(t testing.TB) *rest.Router {
 		},
 		Document: rest.Document{Title: "t", Version: "1", Languages: []string{"en"}, Families: []contract.Family{{Name: Family, Root: Root, Title: "OEM", Version: "2"}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	(&Handler{Vendors: &vendor.Service{}, Languages: []string{"en"}}).Mount(r)
-	if err := r.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, r.Finish())
 	return r
 }
 

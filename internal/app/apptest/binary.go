@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Binary returns the path of the program. The first test process after a change of a source file
@@ -24,9 +26,7 @@ func Binary(t testing.TB) string {
 	t.Helper()
 	skipInInnerLoop(t)
 	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return path
 }
 

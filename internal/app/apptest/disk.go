@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // SmallDisk mounts a file system of a size such as "64m" and returns its path. If that is not
@@ -33,20 +35,14 @@ func FillDisk(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "stuffing")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for n := 1 << 20; n > 0; {
 		if _, err := f.Write(make([]byte, n)); err != nil {
 			n /= 2
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, f.Close())
 	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.Remove(path))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -36,24 +37,16 @@ func StartIDP(t testing.TB, redirectURI string, people ...IDPUser) (issuer strin
 		users[u.ID] = u
 	}
 	text, err := json.Marshal(users)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	file := filepath.Join(t.TempDir(), "users.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, text, 0o600))
 	_, port, err := net.SplitHostPort(freeport.Addr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	log := &Log{}
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), "PORT="+port, "REDIRECT_URI="+redirectURI, "USERS_FILE="+file)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Issuer signs tokens of callers.
@@ -21,13 +23,9 @@ type Issuer struct {
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return &Issuer{private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}
 }
 
@@ -48,8 +46,6 @@ func (i *Issuer) With(t testing.TB, user string, more map[string]any) string {
 	claims := jwt.MapClaims{"iss": "https://issuer.test", "aud": "app", "sub": user, "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(claims, more)
 	text, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims).SignedString(i.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return text
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -97,9 +98,7 @@ func StartOPA(t *testing.T, s *Server, members Body) *StockOPA {
 func (o *StockOPA) Run(t *testing.T, config string, env ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, []byte(config), 0o600))
 	addr := freeport.Addr(t)
 	o.Client, o.Log = &Client{Base: "http://" + addr}, &Log{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,9 +107,7 @@ func (o *StockOPA) Run(t *testing.T, config string, env ...string) {
 	o.Cmd.Stdout, o.Cmd.Stderr = o.Log, o.Log
 	o.Cmd.Cancel = func() error { return o.Cmd.Process.Signal(os.Interrupt) }
 	o.Cmd.WaitDelay = 5 * time.Second
-	if err := o.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, o.Cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = o.Cmd.Wait()

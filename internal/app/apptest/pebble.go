@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -57,13 +58,9 @@ func StartPebble(t testing.TB, http01, tlsALPN01 string, life time.Duration) *Pe
 		"httpPort": port(t, http01), "tlsPort": port(t, tlsALPN01), "keyAlgorithm": "ecdsa", "retryAfter": Body{"authz": 1, "order": 1},
 		"profiles": Body{"default": Body{"description": "of this test", "validityPeriod": int64(life / time.Second)}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, text := range map[string]string{"cert.pem": certificate, "key.pem": key, "ca.pem": ca.PEM, "config.json": string(config)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	run(t, &Log{}, exec.Command(challenges, "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-dnsserver", dns, "-management", dnsManagement, "-defaultIPv6", ""))
 	p := &Pebble{
@@ -86,9 +83,7 @@ func StartPebble(t testing.TB, http01, tlsALPN01 string, life time.Duration) *Pe
 func (p *Pebble) Roots(t testing.TB) *x509.CertPool {
 	t.Helper()
 	text, err := p.get(p.management + "/roots/0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		t.Fatalf("no certificate in %s", text)
@@ -112,9 +107,7 @@ func (p *Pebble) get(url string) ([]byte, error) {
 func run(t testing.TB, log *Log, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -124,12 +117,8 @@ func run(t testing.TB, log *Log, cmd *exec.Cmd) {
 func port(t testing.TB, addr string) int {
 	t.Helper()
 	_, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return n
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // PolicyCommand runs `gatehouse policy` and returns its output and exit code.
@@ -32,12 +34,8 @@ func WriteFiles(t *testing.T, dir string, pairs ...string) {
 	t.Helper()
 	for pair := range slices.Chunk(pairs, 2) {
 		p := filepath.Join(dir, pair[0])
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(pair[1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		errtest.Must(t, os.WriteFile(p, []byte(pair[1]), 0o644))
 	}
 }
 
@@ -81,13 +79,9 @@ func WantTexts(t *testing.T, output string, texts ...string) {
 func Page(t *testing.T, name string) string {
 	t.Helper()
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return string(text)
 }
 

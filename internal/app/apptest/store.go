@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // StoredText returns all text that the server stores: the files of its data directory and, on PostgreSQL,
@@ -22,27 +24,19 @@ func (s *Server) StoredText(t testing.TB) string {
 		all.Write(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	address := s.DatabaseURL()
 	if address == "" {
 		return all.String()
 	}
 	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer conn.Close(t.Context())
 	for _, name := range Tables(t, conn) {
 		rows, err := conn.Query(t.Context(), "SELECT coalesce(string_agg(to_jsonb(r)::text, ','), '') FROM "+name+" r")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		text, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		all.WriteString(text)
 	}
 	return all.String()
@@ -53,12 +47,8 @@ func Tables(t testing.TB, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables
 		WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return tables
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -36,17 +37,13 @@ type CA struct {
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "Authority of a test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(240 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ca := &CA{Pool: x509.NewCertPool(), PEM: block("CERTIFICATE", der), key: key}
 	if ca.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
@@ -58,9 +55,7 @@ func NewCA(t testing.TB) *CA {
 func serial(t testing.TB) *big.Int {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return n
 }
 
@@ -79,21 +74,15 @@ func (ca *CA) Issue(t testing.TB, life time.Duration, names ...string) (certific
 func (ca *CA) IssueBetween(t testing.TB, from, until time.Duration, names ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, private.Public(), ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return block("CERTIFICATE", der), block("PRIVATE KEY", raw)
 }
 
@@ -127,9 +116,7 @@ func (l *TLSListener) ReplaceBetween(t testing.TB, from, until time.Duration, na
 	t.Helper()
 	certificate, key := l.Authority.IssueBetween(t, from, until, append([]string{"localhost"}, names...)...)
 	for file, text := range map[string]string{l.CertFile: certificate, l.KeyFile: key} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 }
 

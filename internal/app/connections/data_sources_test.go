@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -462,9 +463,7 @@ func TestDatabaseSource(t *testing.T) {
 		t.Skip("needs PostgreSQL: a full run has it")
 	}
 	u, err := url.Parse(dbtest.Server(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	password, _ := u.User.Password()
 	each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/blob/s3test"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -77,9 +78,7 @@ func (d *depot) layer(t *testing.T, repository, tag string) []byte {
 	t.Helper()
 	get := func(path string) []byte {
 		res, err := http.Get(d.URL + "/v2/" + repository + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != 200 {
@@ -99,31 +98,23 @@ func (d *depot) layer(t *testing.T, repository, tag string) []byte {
 func files(t *testing.T, packed []byte) map[string]any {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	out := map[string]any{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		name := strings.TrimPrefix(h.Name, "/")
 		if name != ".manifest" {
 			out[name] = string(content)
 			continue
 		}
 		var manifest map[string]any
-		if err := json.Unmarshal(content, &manifest); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal(content, &manifest))
 		metadata, _ := manifest["metadata"].(map[string]any)
 		delete(metadata, masking.KeyMember)
 		out[name] = manifest
@@ -148,9 +139,7 @@ func s3Config(t *testing.T, host string) string {
 	t.Helper()
 	keys := filepath.Join(t.TempDir(), "credentials")
 	text := "[default]\naws_access_key_id = " + s3test.AccessKey + "\naws_secret_access_key = " + s3test.SecretKey + "\n"
-	if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(keys, []byte(text), 0o600))
 	return fmt.Sprintf(`services:
   depot: {url: "http://%s/policies", credentials: {s3_signing: {profile_credentials: {path: %q, profile: default, aws_region: us-east-1}}}}
 bundles:

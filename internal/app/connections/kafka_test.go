@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -26,9 +27,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 		start := func() *kfake.Cluster {
 			c, err := kfake.NewCluster(kfake.Ports(int(at.Port())), kfake.DataDir(dir), kfake.SeedTopics(2, "audit"), kfake.EnableSASL(),
 				kfake.Superuser("SCRAM-SHA-512", "gatehouse", "password-of-kafka-31f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return c
 		}
 		cluster := start()
@@ -67,9 +66,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 
 		reader, err := kgo.NewClient(kgo.SeedBrokers(at.String()), kgo.ConsumeTopics("audit"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 			kgo.SASL(scram.Auth{User: "gatehouse", Pass: "password-of-kafka-31f"}.AsSha512Mechanism()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer reader.Close()
 		wait, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -89,9 +86,7 @@ func TestKafkaGetsTheAudit(t *testing.T) {
 						ID string `json:"decision_id"`
 					}
 				}
-				if err := json.Unmarshal(r.Value, &l); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, json.Unmarshal(r.Value, &l))
 				delete(wanted, l.Decision.ID)
 				if l.Chain == "test" || l.Position <= last[l.Chain] { // a test, or it came again
 					return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -81,9 +82,7 @@ func TestChannels(t *testing.T) {
 
 		// A built-in alert arrives, signed: somebody guesses at a password.
 		for range 10 {
-			if _, err := s.Anonymous().Try("POST", "/auth/login", body{"username": "admin", "password": "wrong-password"}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(s.Anonymous().Try("POST", "/auth/login", body{"username": "admin", "password": "wrong-password"})))
 		}
 		var message call
 		apptest.Eventually(t, time.Minute, func() error {
@@ -195,9 +194,7 @@ func TestQuietChannel(t *testing.T) {
 		a.Do(t, "POST", "/users", body{"username": "eve", "email": "eve@example.com", "password": "a long enough secret", "roles": []string{"viewer"}}).Want(201)
 		for _, user := range []string{"admin", "eve"} {
 			for range 10 {
-				if _, err := s.Anonymous().Try("POST", "/auth/login", body{"username": user, "password": "wrong-password"}); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, errtest.Of(s.Anonymous().Try("POST", "/auth/login", body{"username": user, "password": "wrong-password"})))
 			}
 		}
 		type delivery struct {
@@ -317,9 +314,7 @@ func TestChannelTypes(t *testing.T) {
 			}
 		}
 		for range 10 {
-			if _, err := s.Anonymous().Try("POST", "/auth/login", body{"username": "admin", "password": "wrong-password"}); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(s.Anonymous().Try("POST", "/auth/login", body{"username": "admin", "password": "wrong-password"})))
 		}
 		want := map[string]string{
 			"/slack/chat.postMessage": `"blocks"`, "/teams/" + secret: "AdaptiveCard", "/pager/v2/enqueue": "dedup_key",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -70,9 +71,7 @@ func storedSecrets(t *testing.T, s *apptest.Server) map[string][]byte {
 	t.Helper()
 	ctx := context.Background()
 	stores, err := db.Open(ctx, db.Config{URL: s.DatabaseURL(), Dir: s.Dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer stores.Close()
 	out := map[string][]byte{}
 	for tenant, columns := range sealedColumns {
@@ -142,9 +141,7 @@ func (p *secretProvider) signIn(t *testing.T, s *apptest.Server) string {
 	cookies := apptest.Cookies{}
 	cookies.Keep(begun.Header)
 	at, err := url.Parse(begun.Header.Get("Location"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	back := url.Values{"code": {"any"}, "state": at.Query()["state"]}
 	res := s.Anonymous().With("Cookie", cookies.String()).With("Sec-Fetch-Site", "cross-site").Do(t, "GET", "/auth/sso/callback?"+back.Encode(), nil)
 	select {
@@ -283,9 +280,7 @@ func (r *rotation) check(t *testing.T, s *apptest.Server, step string) {
 		}
 	}
 	var id int64
-	if _, err := fmt.Sscanf(r.source, "/pip/connections/%d", &id); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(fmt.Sscanf(r.source, "/pip/connections/%d", &id)))
 	syncAndWait(t, a, id, "completed")
 	if res := a.Do(t, "POST", "/telemetry/test-connection", nil).Want(200); res.Get("status") != "success" {
 		t.Errorf("%s: the license server answers %s", step, res.Body)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -59,9 +60,7 @@ func (l *licenseServer) set(status int, license string) {
 func update(t *testing.T, s *apptest.Server, key string, members body) *apptest.Response {
 	t.Helper()
 	canonical, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	signed := body{"webhook_signature": outbound.Signature([]byte(key), canonical)}
 	maps.Copy(signed, members)
 	return s.Anonymous().Do(t, "POST", "/telemetry/webhook/license-update", signed)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -229,9 +230,7 @@ func TestTracingEnvoy(t *testing.T) {
 	s.Bouncer(t, s.Admin, body{"name": "envoy", "environment": "sandbox", "resource_ids": []int64{resource}}, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+addr,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL+"/otlp", "OTEL_BSP_SCHEDULE_DELAY=100")
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	check := func(path string, call []string, headers map[string]string) (code int32) {
 		t.Helper()
@@ -243,9 +242,7 @@ func TestTracingEnvoy(t *testing.T) {
 			Source:  &authv3.AttributeContext_Peer{},
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Host: "app.test", Path: path, Scheme: "https", Headers: sent}},
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if answer.GetStatus().GetCode() == 0 {
 			return 200
 		}

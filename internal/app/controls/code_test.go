@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const (
@@ -264,9 +265,7 @@ func TestCodeLargeBodies(t *testing.T) {
 		var text bytes.Buffer
 		enc := json.NewEncoder(&text)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(apptest.Body{"files": files}); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, enc.Encode(apptest.Body{"files": files}))
 		return s.Admin.Do(t, http.MethodPost, "/policies-as-code/validate", text.Bytes())
 	}
 	if r := send().Want(200); r.Get("valid") != true {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -235,9 +236,7 @@ func TestPullStaysInside(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	outside, dir := t.TempDir(), t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(dir, "pay")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.Symlink(outside, filepath.Join(dir, "pay")))
 	out, errs, code := apptest.PolicyCommand(t, dir, server, "pull", "--force")
 	left, err := os.ReadDir(outside)
 	if code == 0 || err != nil || len(left) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -78,18 +79,14 @@ func openLink(t *testing.T, p *apptest.Process, base, dir string) {
 	ask := func(method, url, body, cookie string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 		req.Header.Set("Content-Type", "application/json")
 		if cookie != "" {
 			req.Header.Set("Cookie", cookie)
 		}
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		t.Cleanup(func() { _ = res.Body.Close() })
 		return res
 	}
@@ -160,15 +157,11 @@ func TestLoginOnTheCommandLine(t *testing.T) {
 		t.Errorf("the command for another server = %d %s, want 2", code, out)
 	}
 	token, err := os.ReadFile(session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if out, code := run("gatehouse logout\ngatehouse policy diff controls"); code != 2 {
 		t.Errorf("the command after gatehouse logout = %d %s, want 2", code, out)
 	}
-	if err := os.WriteFile(session, token, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(session, token, 0o600))
 	if out, code := run("gatehouse policy diff controls"); code != 3 || !strings.Contains(out, "401") {
 		t.Errorf("the command with an ended session = %d %s, want 3 with 401", code, out)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // tells is a control whose reason is its whole input.
@@ -143,9 +144,7 @@ func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf f
 func auditorDeploys(t *testing.T, a *apptest.Client, files []json.RawMessage, kept func(when string)) {
 	t.Helper()
 	text, err := json.Marshal(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !strings.Contains(string(text), `hidden_tests: 2`) {
 		t.Fatalf("the export does not say what it left out: %s", text)
 	}
@@ -157,9 +156,7 @@ func auditorDeploys(t *testing.T, a *apptest.Client, files []json.RawMessage, ke
 	}
 	kept("deployed by who sees them")
 	var open []json.RawMessage
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), `hidden_tests: 2`, `hidden_tests: 0`)), &open); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), `hidden_tests: 2`, `hidden_tests: 0`)), &open))
 	a.Do(t, "POST", "/policies-as-code/deploy", body{"files": open}).Want(200, 201)
 	if res := a.Do(t, "GET", "/policies-as-code/files?environment=sandbox", nil).Want(200); strings.Contains(string(res.Body), "mallory-") {
 		t.Errorf("what the file lacks is stored still: %s", res.Body)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // slowRun starts a run whose decisions each take until their limit, and waits until it has done
@@ -136,9 +137,7 @@ func TestReplayInterrupted(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	_, policy := apptest.RecordDecisions(t, s.Admin, "production", 1000, 0)
 	file := filepath.Join(t.TempDir(), "invoices.rego")
-	if err := os.WriteFile(file, []byte(endlessInvoices), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, []byte(endlessInvoices), 0o600))
 	env := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "production", "policies:write").APIKey}
 	for i, what := range []string{"under way", "just begun"} {
 		c := apptest.Launch(t, "", "", env, "replay", "--control="+file, fmt.Sprint("--policy-id=", policy))

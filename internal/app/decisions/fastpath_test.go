@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // connection is a connection to a server for raw requests.
@@ -27,17 +28,11 @@ type connection struct {
 func connect(t *testing.T, s *apptest.Server) *connection {
 	t.Helper()
 	u, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	conn, err := net.DialTimeout("tcp", u.Host, 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	return &connection{conn, bufio.NewReader(conn)}
 }
 
@@ -45,31 +40,23 @@ func connect(t *testing.T, s *apptest.Server) *connection {
 // headers, the fast path before.
 func (l *connection) ask(t *testing.T, text string) (res *http.Response, body string, fast bool) {
 	t.Helper()
-	if _, err := io.WriteString(l.conn, text); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(io.WriteString(l.conn, text)))
 	const status = len("HTTP/1.1 200 OK\r\n")
 	start, err := l.read.Peek(status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if end := bytes.IndexByte(start, '\n'); end > 0 {
 		start, err = l.read.Peek(end + len("\nDate"))
 	} else if start, err = l.read.Peek(4 * status); err == nil {
 		start = start[:bytes.IndexByte(start, '\n')+len("\nDate")]
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	fast = bytes.HasSuffix(start, []byte("\nDate"))
 	if res, err = http.ReadResponse(l.read, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	all, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return res, string(all), fast
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // twoTenants is a server with a noisy tenant, which has an endless control, and a quiet one.
@@ -73,9 +74,7 @@ func (n *twoTenants) decide(t testing.TB, count int, statuses map[int]int) []tim
 		began := time.Now()
 		res, err := n.quiet.Try("POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": fmt.Sprint("u", i), "role": "admin"}, "action": body{"name": "read"}, "resource": body{"id": "x"}})
 		took = append(took, time.Since(began))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		statuses[res.Status]++
 	}
 	slices.Sort(took)

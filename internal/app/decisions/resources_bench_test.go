@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -29,9 +30,7 @@ func fillResources(b *testing.B, s *apptest.Server) {
 	ctx := context.Background()
 	s.Stop()
 	c, err := db.Open(ctx, db.Config{URL: s.DatabaseURL(), Dir: s.Dir})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	store, err := c.Tenant(ctx, scope.DefaultTenant)
 	if err == nil {
 		err = store.Write(ctx, func(tx *db.Tx) error {
@@ -43,12 +42,8 @@ func fillResources(b *testing.B, s *apptest.Server) {
 			return err
 		})
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
+	errtest.Must(b, c.Close())
 	s.Start()
 }
 

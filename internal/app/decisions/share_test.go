@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // slowControl is a legal control that takes some ten milliseconds. No answer comes from the cache.
@@ -81,9 +82,7 @@ func TestShareOfDecisions(t *testing.T) {
 	blob := slowRequest(0)
 	blob["context"].(body)["list"] = make([]int, 400_000)
 	large, err := json.Marshal(blob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	opa := *slow
 	opa.Base = n.server.URL
 	opa.Header = slow.Header.Clone()
@@ -161,14 +160,10 @@ func TestBulkEndsWithItsCaller(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=1m")
 	c := slowTenant(t, s)
 	text, err := json.Marshal(slowBulk(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ctx, leave := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, "POST", c.Base+"/decisions/evaluate/bulk?environment=sandbox", bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	req.Header = c.Header.Clone()
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+c.Bearer)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const (
@@ -111,9 +112,7 @@ func TestSimulationHangUp(t *testing.T) {
 	ctx, hangUp := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer hangUp()
 	req, err := http.NewRequestWithContext(ctx, "POST", d.a.Base+d.path(slow), strings.NewReader(`{"input_json":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+d.a.Bearer)
 	req.Header.Set("Content-Type", "application/json")
 	if res, err := http.DefaultClient.Do(req); err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // message is a message of the event stream.
@@ -35,9 +36,7 @@ type listener struct {
 func openStream(t *testing.T, c *apptest.Client, query, last string) (l *listener, status int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", c.Base+"/events/stream"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, value := range map[string]string{"Authorization": "Bearer " + c.Bearer, "X-API-Key": c.APIKey, "Last-Event-ID": last} {
 		if value != "" && value != "Bearer " {
 			req.Header.Set(name, value)
@@ -45,9 +44,7 @@ func openStream(t *testing.T, c *apptest.Client, query, last string) (l *listene
 	}
 	maps.Copy(req.Header, c.Header)
 	res, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	if res.StatusCode != 200 {
 		return nil, res.StatusCode

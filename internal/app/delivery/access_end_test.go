@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -63,9 +64,7 @@ func (w *accessFixture) movePast(t *testing.T, column string, id int64) {
 		cfg.Dir = w.Dir
 	}
 	c, err := db.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	err = c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE access_requests SET `+column+` = $2 WHERE id = $1`, id, time.Now().Add(-time.Minute))
 		return err
@@ -73,9 +72,7 @@ func (w *accessFixture) movePast(t *testing.T, column string, id int64) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	w.Start()
 	w.Admin, w.approver = w.Login(t, "admin", apptest.Password), w.Login(t, "boss", apptest.Password)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -39,9 +40,7 @@ func requestAccessInEachAnswer(t *testing.T, s *apptest.Server) {
 		"name": "b", "environment": "sandbox", "resource_ids": []int64{open, shut}, "configuration": body{"identity": body{"forward_auth_headers": true}},
 	}, app, "GATEHOUSE_BOUNCER_GRPC_LISTEN="+grpcAddr)
 	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	envoy := authv3.NewAuthorizationClient(conn)
 	hints := func(name string, id int64) map[string]any {
@@ -98,9 +97,7 @@ func envoyRefusal(t *testing.T, envoy authv3.AuthorizationClient, path string) m
 			Method: "GET", Path: path, Host: "app.test", Scheme: "https", Headers: map[string]string{"x-auth-request-user": "ada"},
 		}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	no := answer.GetDeniedResponse()
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(no.GetBody()), &doc); err != nil || no.GetStatus().GetCode() != 403 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // approvals is a tenant's approval system.
@@ -73,9 +74,7 @@ func (a *approvals) waitFor(t *testing.T, kind string, request int64) (found ite
 func (i item) answer(t *testing.T, s *apptest.Server, doc body) *apptest.Response {
 	t.Helper()
 	u, err := url.Parse(i.Data.Callback.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	doc["token"] = i.Data.Callback.Token
 	return s.Anonymous().Do(t, "POST", strings.TrimPrefix(u.Path, "/api/v1")+"?"+u.RawQuery, doc)
 }

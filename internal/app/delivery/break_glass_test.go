@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const glassKey = "a-key-of-24-random-bytes-or-more"
@@ -29,9 +30,7 @@ type glass struct {
 func (g glass) send(t *testing.T, id string, at time.Time, doc body) *apptest.Response {
 	t.Helper()
 	raw, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(g.key))
 	mac.Write([]byte(id + "." + stamp + "." + string(raw)))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // revisions returns the revisions that a sandbox bouncer runs and refuses, and whether it has
@@ -62,9 +63,7 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	b := &apptest.BouncerProcess{ID: made.ID(), Token: token, Dir: t.TempDir()}
 	at := fmt.Sprint("/bouncers/", b.ID)
 	file := filepath.Join(t.TempDir(), "bundles.pem")
-	if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, []byte(key), 0o600))
 	waitForRevisions := func(what string, active, refused, converged bool) {
 		t.Helper()
 		apptest.Eventually(t, 30*time.Second, func() error {
@@ -126,14 +125,10 @@ func TestHeadAndHosts(t *testing.T) {
 	for method, want := range map[string]string{"GET": "closed 403", "HEAD": "closed 403", "POST": "No active control applies to the request 200"} {
 		r := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"action": body{"method": method}, "resource": body{"host": "app.example", "path": "/x"}}).Want(200)
 		req, err := http.NewRequestWithContext(t.Context(), method, b.URL+"/x", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req.Host = "app.example"
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		res.Body.Close()
 		if got := fmt.Sprint(r.Get("reason"), " ", res.StatusCode); got != want {
 			t.Errorf("%s /x = %s, want %s", method, got, want)
@@ -146,9 +141,7 @@ func TestHeadAndHosts(t *testing.T) {
 		"app.example:x": "400", ":-1": "400", ":99999999": "400", "app.example:0": "400",
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(b.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 		_, _ = fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host)
 		out, _ := io.ReadAll(conn)
@@ -254,9 +247,7 @@ func TestApplicationDown(t *testing.T) {
 		t.Errorf("target_app_reachable is %v, want false", v)
 	}
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	back := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}}
 	back.Start()
 	defer back.Close()

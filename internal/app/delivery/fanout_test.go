@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // poller is a bouncer that only fetches its bundle.
@@ -61,9 +62,7 @@ func residentMiB(t testing.TB, pid int) float64 {
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
 			kib, err := strconv.ParseFloat(f[1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return kib / 1024
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // diskUsage returns the size of the files in a folder.
@@ -42,17 +43,13 @@ func TestFloods(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	send := func(method, url, bearer, text string, want int) {
 		r, err := http.NewRequest(method, url, strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		if bearer != "" {
 			r.Header.Set("Authorization", "Bearer "+bearer)
 		}
 		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		size, _ := io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		if res.StatusCode != want {

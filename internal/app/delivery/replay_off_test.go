@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // logTap is a proxy between a bouncer and its server that reads the decision log.
@@ -33,9 +34,7 @@ type logTap struct {
 func tapLogs(t *testing.T, server string) *logTap {
 	t.Helper()
 	target, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	tap := &logTap{}
 	forward := httputil.NewSingleHostReverseProxy(target)
 	tap.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,9 +98,7 @@ func (l *logTap) text() string {
 func spooledLog(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "decisions", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var all strings.Builder
 	for _, name := range names {
 		data, err := os.ReadFile(name)

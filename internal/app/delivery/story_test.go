@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // The hosts of the story. Nobody has registered them.
@@ -212,9 +213,7 @@ func TestStory(t *testing.T) {
 	apptest.Each(t, func(t *testing.T, server *apptest.Server) {
 		s := newStory(t, server)
 		s.ask("ann", "Hello")
-		if _, err := s.dropTable(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(s.dropTable()))
 		model, tools := s.waitForResource(modelHost, "llm_endpoint"), s.waitForResource(toolsHost, "mcp_server")
 		s.classify(model, body{"data_classification": "confidential", "compliance_tags": []string{"PCI-DSS"}, "pii_categories": []string{"card_numbers"}, "sla_tier": "bronze"})
 		s.classify(tools, body{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // streamHandler returns an application that echoes on /ws. On /events it sends an event at once and
@@ -63,15 +64,11 @@ func TestStreams(t *testing.T) {
 		t.Errorf("a denied handshake = %v, %v, want 403", res, err)
 	}
 	socket, _, err := websocket.Dial(ctx, b.URL+"/ws", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer socket.CloseNow()
 	echo := func(text string) {
 		t.Helper()
-		if err := socket.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, socket.Write(ctx, websocket.MessageText, []byte(text)))
 		if _, data, err := socket.Read(ctx); err != nil || string(data) != "echo "+text {
 			t.Fatalf("the echo of %q = %q, %v", text, data, err)
 		}
@@ -79,9 +76,7 @@ func TestStreams(t *testing.T) {
 	echo("one")
 	req, _ := http.NewRequestWithContext(ctx, "GET", b.URL+"/events", nil)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer res.Body.Close()
 	events := bufio.NewReader(res.Body)
 	wantEvent := func(text string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // ideRow is a deployment in the list of the service.
@@ -186,9 +187,7 @@ func killedPushes(t *testing.T, s *apptest.Server) {
 	p.compare(t, s, told)
 	for name := range p.sent { // whoever has no answer sends it again
 		r, err := p.deliver(s, hooked, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		var row ideRow
 		if err := r.Decode(&row); err != nil || r.Status != 200 || row.Status != "completed" {
 			t.Fatalf("the repeated delivery %s = %d %s, want it completed", name, r.Status, r.Body)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const hookSecret = "a-secret-of-the-repository"
@@ -68,9 +69,7 @@ func newGitHost(t *testing.T) *gitHost {
 	t.Cleanup(srv.Close)
 	g.url = srv.URL + "/controls.git"
 	g.cert = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(g.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(g.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600))
 	return g
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // outside is the control of the story as its author first writes it, and right.
@@ -36,9 +37,7 @@ func TestWorkbench(t *testing.T) {
 	// The author's clone, and the editor on it.
 	clone := filepath.Join(t.TempDir(), "controls")
 	g.git("", "clone", "-q", g.git(g.work, "remote", "get-url", "origin"), clone)
-	if _, err := os.Stat(filepath.Join(clone, "README.md")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(os.Stat(filepath.Join(clone, "README.md"))))
 	editor := startLSP(t)
 	uri := "file://" + filepath.ToSlash(filepath.Join(clone, "outside.rego"))
 	editor.notify("textDocument/didOpen", body{"textDocument": body{"uri": uri, "languageId": "rego", "version": 1, "text": outsideBroken}})

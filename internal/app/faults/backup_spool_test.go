@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestBackupHasTheSpool checks that a backup has the decisions that wait to be stored, and that a
@@ -26,17 +27,11 @@ func TestBackupHasTheSpool(t *testing.T) {
 	promised := []string{ask()}
 	// Another writer blocks the tenant's store.
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "tenants", "default.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer other.Close()
 	other.SetMaxOpenConns(1)
-	if _, err := other.Exec("PRAGMA busy_timeout = 10000"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Exec("BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(other.Exec("PRAGMA busy_timeout = 10000")))
+	errtest.Must(t, errtest.Of(other.Exec("BEGIN IMMEDIATE")))
 	for range 300 {
 		promised = append(promised, ask())
 	}
@@ -46,9 +41,7 @@ func TestBackupHasTheSpool(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("backup: %v\n%s", err, out)
 	}
-	if _, err := other.Exec("ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(other.Exec("ROLLBACK")))
 	s.Kill()
 	restored := apptest.StartServerIn(t, to)
 	for range 2 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // figures returns a server's metrics without labels, by name.
@@ -48,15 +49,11 @@ func openSubjects(t *testing.T, s *apptest.Server) string {
 func holdStore(t *testing.T, s *apptest.Server, tenant string) (free func()) {
 	t.Helper()
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "tenants", tenant+".db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { other.Close() })
 	other.SetMaxOpenConns(1)
 	for _, statement := range []string{"PRAGMA busy_timeout = 10000", "BEGIN IMMEDIATE"} {
-		if _, err := other.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(other.Exec(statement)))
 	}
 	return func() {
 		if _, err := other.Exec("ROLLBACK"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -29,9 +30,7 @@ type faultProxy struct {
 func newFaultProxy(t *testing.T, target string) *faultProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	p := &faultProxy{listener: l, target: target, open: make(chan struct{})}
 	close(p.open)
@@ -98,9 +97,7 @@ func TestStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	proxy := newFaultProxy(t, u.Host)
 	u.Host = proxy.listener.Addr().String()
 	s := apptest.StartServerOn(t, t.TempDir(), u.String())
@@ -144,9 +141,7 @@ func TestStoreThatHangs(t *testing.T) {
 func TestRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(cachetest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	proxy := newFaultProxy(t, u.Host)
 	u.Host = proxy.listener.Addr().String()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_REDIS_URL="+u.String(), "GATEHOUSE_RATE_LIMIT=100000", "GATEHOUSE_DECISION_RATE_LIMIT=100000")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // notBelow permits everything that is not below a path.
@@ -158,13 +159,9 @@ func TestDiskCopy(t *testing.T) {
 	other.Stop()
 	file := filepath.Join(b.Dir, "last-good.bundle")
 	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	foreign, err := os.ReadFile(filepath.Join(other.Dir, "last-good.bundle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	flipped := func(at int) []byte {
 		out := append([]byte(nil), good...)
 		out[at] ^= 0x10
@@ -176,9 +173,7 @@ func TestDiskCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.Kill()
-			if err := os.WriteFile(file, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.WriteFile(file, data, 0o600))
 			b.Start()
 			apptest.Eventually(t, 10*time.Second, func() error { // a foreign copy is known as such once the server was asked
 				mended, err := os.ReadFile(file)
@@ -193,9 +188,7 @@ func TestDiskCopy(t *testing.T) {
 	}
 	b.Kill()
 	s.Kill()
-	if err := os.WriteFile(file, flipped(len(good)/3), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, flipped(len(good)/3), 0o600))
 	cut := &apptest.BouncerProcess{ID: b.ID, Token: b.Token, Dir: b.Dir}
 	cut.StartDetached(t, s.URL, app.Addr)
 	app.Take()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -19,9 +20,7 @@ func TestCallsUnderWayWhenTheStoreHangs(t *testing.T) {
 	fulltest.Only(t)
 	t.Parallel()
 	u, err := url.Parse(dbtest.Config(t, dbtest.Postgres).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	proxy := newFaultProxy(t, u.Host)
 	u.Host = proxy.listener.Addr().String()
 	s := apptest.StartServerOn(t, t.TempDir(), u.String())

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -21,9 +22,7 @@ func TestTokenBudgetRunsOut(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var cost atomic.Int64
 	cost.Store(4000)
 	app := apptest.NewBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -64,9 +63,7 @@ func TestDestructiveToolIsAudited(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	app := apptest.NewBackend(t, nil)
 	tpl, _ := catalogue.Get("MCP_DESTRUCTIVE_ACTION_GUARD")
 	resource := s.Admin.Do(t, "POST", "/resources", body{"name": "tools", "type": "mcp", "path": "/mcp", "resource_kind": "mcp_server", "audit_level": "detailed"}).Want(201).ID()

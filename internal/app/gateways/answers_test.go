@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestGatewayAnswers checks that an application behind a gateway with the configuration of its page
@@ -92,9 +93,7 @@ func checkAnswers(t *testing.T, way, url string) {
 	}
 	// A refusal is the bouncer's, and says so.
 	res, err := client.Get(url + "/denied")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	res.Body.Close()
 	if res.StatusCode/100 != 4 || res.Header.Get("X-Decision-Id") == "" {
 		t.Errorf("the denial = %d %v, want a refusal with X-Decision-Id", res.StatusCode, res.Header)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -23,9 +24,7 @@ import (
 func asEnvoy(t testing.TB, addr string) authv3.AuthorizationClient {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return authv3.NewAuthorizationClient(conn)
 }
@@ -75,9 +74,7 @@ reason := "administrators only" if not allow
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		answer, err := envoy.Check(ctx, req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if err := answer.ValidateAll(); err != nil {
 			t.Errorf("the answer is not valid for Envoy: %v", err)
 		}

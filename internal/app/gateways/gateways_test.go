@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -20,9 +21,7 @@ func program(t *testing.T, addr string, cmd *exec.Cmd) {
 	t.Helper()
 	log := &apptest.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -52,27 +51,21 @@ func nginx(t *testing.T, bouncer, app string) (url string) {
 	}
 	conf := filepath.Join(dir, "nginx.conf")
 	whole := fmt.Sprintf("daemon off;\nmaster_process off;\npid %s/pid;\nevents {}\nhttp {\naccess_log off;\n%s%s}\n", dir, temp.String(), server)
-	if err := os.WriteFile(conf, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(conf, []byte(whole), 0o600))
 	program(t, addr, exec.Command(bin, "-p", dir, "-c", conf, "-e", filepath.Join(dir, "error.log")))
 	return "http://" + addr
 }
 
 func caddy(t *testing.T, bouncer, app string) (url string) {
 	bin, err := filepath.Abs("../../../bin/caddy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if _, err := os.Stat(bin); err != nil {
 		apptest.SkipMissing(t, "there is no bin/caddy; make bin/caddy builds it")
 	}
 	dir, addr := t.TempDir(), freeport.Addr(t)
 	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(apptest.Blocks(apptest.Page(t, "integrations/caddy.md"), "caddyfile")[0])
 	conf := filepath.Join(dir, "Caddyfile")
-	if err := os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"+site), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"+site), 0o600))
 	cmd := exec.Command(bin, "run", "--config", conf, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	program(t, addr, cmd)
@@ -85,9 +78,7 @@ func traefik(t *testing.T, bouncer, app string) (url string) {
 
 func startTraefik(t *testing.T, bouncer, app string, edit func(static string) string) (url string) {
 	bin, err := filepath.Abs("../../../bin/traefik")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if _, err := os.Stat(bin); err != nil {
 		apptest.SkipMissing(t, "there is no bin/traefik; make bin/traefik builds it")
 	}
@@ -96,9 +87,7 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 	dynamic := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "Host(`shop.example`)", "PathPrefix(`/`)").Replace(shown[0])
 	static := strings.NewReplacer(`":80"`, `"`+addr+`"`, "/etc/traefik", dir).Replace(edit(shown[1]))
 	for name, text := range map[string]string{"gatehouse.yaml": dynamic, "traefik.yaml": static} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	cmd := exec.Command(bin, "--configFile="+filepath.Join(dir, "traefik.yaml"))
 	cmd.Dir = dir

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // spellings returns the spellings of a header's name that a receiver may normalise to it.
@@ -80,9 +81,7 @@ func TestGatewayHeaders(t *testing.T) {
 func forge(t *testing.T, app *apptest.Backend, way, url string, headers []string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/open", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, h := range headers {
 		req.Header[h] = []string{"forged"} // as it is written
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -61,9 +62,7 @@ server {
 }
 `, dir, temp.String(), servers.String(), addr)
 	file = filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, []byte(conf), 0o600))
 	program(t, addr, exec.Command(bin, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log")))
 	return "http://" + addr, file
 }
@@ -175,15 +174,11 @@ func TestServerLeaves(t *testing.T) {
 	question := `{"action":{"name":"read"},"resource":{"path":"/x"}}`
 	for method, path := range map[string]string{"GET": "/policies", "POST": "/decisions/evaluate?environment=sandbox"} { // the way of net/http, and the short one
 		req, err := http.NewRequestWithContext(t.Context(), method, s.Admin.Base+path, strings.NewReader(question))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req.Header.Set("Authorization", "Bearer "+s.Admin.Bearer)
 		req.Header.Set("Content-Type", "application/json")
 		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		res.Body.Close()
 		if res.StatusCode != 200 || !res.Close {
 			t.Errorf("GET %s = %d, closing: %v, want 200 and the end of the connection", path, res.StatusCode, res.Close)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -34,22 +35,16 @@ func packages(t *testing.T) string {
 	files := map[string][]byte{}
 	for _, name := range []string{"package.json", "package-lock.json", "run.mjs"} {
 		data, err := os.ReadFile(filepath.Join("testdata", "sdk", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		files[name] = data
 		if name != "run.mjs" {
 			sum.Write(data)
 		}
 	}
 	dir := filepath.Join(os.TempDir(), "gatehouse-test-sdk-"+hex.EncodeToString(sum.Sum(nil)[:8]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.MkdirAll(dir, 0o700))
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	done := filepath.Join(dir, "installed")
 	if _, err := os.Stat(done); err == nil {
@@ -62,9 +57,7 @@ func packages(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		apptest.SkipMissing(t, fmt.Sprintf("npm ci: %v: %.500s", err, out))
 	}
-	if err := os.WriteFile(done, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(done, nil, 0o600))
 	return dir
 }
 
@@ -145,9 +138,7 @@ func TestOfficialSDKs(t *testing.T) {
 	})
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	model := s.Admin.Do(t, "POST", "/resources", body{"name": "model", "type": "llm", "path": "/v1/**", "resource_kind": "llm_endpoint", "sla_tier": "gold", "ai_provider": "openai"}).Want(201).ID()
 	mcp := s.Admin.Do(t, "POST", "/resources", body{"name": "tools", "type": "mcp", "path": "/mcp", "resource_kind": "mcp_server"}).Want(201).ID()
 	for id, resource := range map[string]int64{"AI_INGRESS_GUARDRAIL": model, "AI_PROMPT_INJECTION_DEFENSE": model, "AI_TOKEN_RATE_LIMIT": model, "MCP_TOOL_AUTH": mcp, "MCP_DESTRUCTIVE_ACTION_GUARD": mcp} {

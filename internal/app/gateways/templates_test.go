@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -18,9 +19,7 @@ import (
 func TestTemplates(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	a := s.Admin
 
 	var list struct {

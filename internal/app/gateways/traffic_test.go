@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -47,9 +48,7 @@ func TestTemplateTraffic(t *testing.T) {
 	r := &roadshow{T: t, s: apptest.StartServer(t, dbtest.SQLite), is: apptest.NewIssuer(t), ids: map[string]int64{}}
 	app := apptest.NewBackend(t, func(w http.ResponseWriter, req *http.Request) { r.answer(w, req) })
 	catalogue, err := template.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	total := 0
 	for _, id := range catalogue.IDs() {
 		tpl, _ := catalogue.Get(id)
@@ -234,9 +233,7 @@ func content(raw json.RawMessage) []byte {
 func (c *wired) send(t *testing.T, url, which, run string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest(c.x.Request.Method, url+c.x.Request.Path, strings.NewReader(string(content(c.x.Request.Body))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	r.Host = c.host
 	for k, v := range c.x.Request.Headers {
 		if c.token == "" || !strings.HasPrefix(k, "X-Auth-Request-") {
@@ -253,9 +250,7 @@ func (c *wired) send(t *testing.T, url, which, run string) (int, string) {
 	r.Header.Set("X-Request-Id", c.id+"-"+run)
 	r.Header.Set("Accept-Encoding", "identity")
 	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -95,9 +96,7 @@ func TestTour(t *testing.T) {
 		return nil
 	})
 	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ports := strings.NewReplacer("127.0.0.1:8080", api, "127.0.0.1:8081", sandbox, "127.0.0.1:8082", production, "127.0.0.1:8083", demo)
 	steps := tourSteps(ports.Replace(string(readme)))
 	out := runSteps(t, dir, steps)

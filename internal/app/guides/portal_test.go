@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestPortalGuide runs the steps of the developer portal's first guide, and those that register a bouncer
@@ -21,9 +22,7 @@ func TestPortalGuide(t *testing.T) {
 	var steps []string
 	for _, name := range append(files, "../../devdocs/guides/code/bouncer-register.sh", "../../devdocs/guides/code/bouncer-enforce.sh") {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		steps = append(steps, strings.ReplaceAll(string(text), "http://127.0.0.1:8080", s.URL)+"\n")
 	}
 	steps[0] = setUp + steps[0]

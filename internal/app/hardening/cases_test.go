@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // baseDomain is the domain whose subdomains are tenants of the server under test.
@@ -466,23 +467,17 @@ func (r *fixture) rows(t *testing.T) map[string]string {
 	}
 	out := map[string]string{}
 	files, err := filepath.Glob(filepath.Join(r.s.Dir, "tenants", "*.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, file := range append(files, filepath.Join(r.s.Dir, "system.db")) {
 		store, err := sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(5000)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, table := range texts(t, store, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'") {
 			if !slices.Contains(changing, table) {
 				columns := slices.DeleteFunc(texts(t, store, "SELECT name FROM pragma_table_info('"+table+"')"), changesByItself)
 				out[filepath.Base(file)+"/"+table] = digest(texts(t, store, `SELECT quote("`+strings.Join(columns, `") || quote("`)+`") FROM "`+table+`" ORDER BY 1`))
 			}
 		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, store.Close())
 	}
 	return out
 }
@@ -500,30 +495,22 @@ func digest(rows []string) string {
 func texts(t *testing.T, store *sql.DB, query string) []string {
 	t.Helper()
 	rows, err := store.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, rows.Scan(&s))
 		out = append(out, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, rows.Err())
 	return out
 }
 
 func postgresRows(t *testing.T, address string) map[string]string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer conn.Close(t.Context())
 	out := map[string]string{}
 	for _, name := range apptest.Tables(t, conn) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // The second C3 case is the last one, because it kills the server.
@@ -74,20 +75,14 @@ func (r *fixture) countEvents(t *testing.T, tenant, kind string) int {
 	t.Helper()
 	if address := r.s.DatabaseURL(); address != "" {
 		conn, err := pgx.Connect(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer conn.Close(t.Context())
 		var n int
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+pgx.Identifier{"t_" + tenant, "events"}.Sanitize()+" WHERE type = $1", kind).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM "+pgx.Identifier{"t_" + tenant, "events"}.Sanitize()+" WHERE type = $1", kind).Scan(&n))
 		return n
 	}
 	store, err := sql.Open("sqlite", "file:"+filepath.Join(r.s.Dir, "tenants", tenant+".db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer store.Close()
 	return len(texts(t, store, "SELECT type FROM events WHERE type = '"+kind+"'"))
 }
@@ -164,9 +159,7 @@ func parallelUpdates(t *testing.T, r *fixture) {
 	var versions []int
 	for _, res := range got {
 		var v struct{ Version int }
-		if err := json.Unmarshal(res.Body, &v); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal(res.Body, &v))
 		versions = append(versions, v.Version)
 	}
 	slices.Sort(versions)

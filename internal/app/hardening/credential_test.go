@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 var credentialCases = []hardeningCase{
@@ -42,9 +43,7 @@ func encodePart(v any) string {
 func listen(t *testing.T) (url string, calls *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	calls = &atomic.Int64{}
 	go func() {
@@ -299,13 +298,9 @@ func nearMissKeys(t *testing.T, r *fixture) {
 func (r *fixture) sendRaw(t *testing.T, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.s.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, _ = conn.Write([]byte(text)) // the server may have refused already
 	var out bytes.Buffer
 	_, _ = out.ReadFrom(conn) // a reset also ends the answer

@@ -11,15 +11,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestErrorsDocumented checks that docs/errors.md has every error code of the source, and no
 // others. A code is an argument for a parameter named code, or the value of a member named code.
 func TestErrorsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	documented := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, "|"); len(cells) > 2 {
@@ -78,9 +78,7 @@ func errorCodes(t *testing.T) (codes map[string]string, written map[string]bool)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	codes, written = map[string]string{}, map[string]bool{"invalid_tenant": true, "invalid_environment": true} // the source composes these
 	note := func(path string, e ast.Expr) {
 		if name, ok := e.(*ast.Ident); ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 var tenantCases = []hardeningCase{
@@ -296,9 +297,7 @@ func (r *fixture) wantPurged(t *testing.T, id string) {
 	t.Helper()
 	if address := r.s.DatabaseURL(); address != "" {
 		conn, err := pgx.Connect(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer conn.Close(t.Context())
 		var schemas, credentials, tenants int
 		for query, n := range map[string]*int{
@@ -306,9 +305,7 @@ func (r *fixture) wantPurged(t *testing.T, id string) {
 			`SELECT count(*) FROM gatehouse.credentials WHERE tenant = $1`:                    &credentials,
 			`SELECT count(*) FROM gatehouse.tenants WHERE id = $1`:                            &tenants,
 		} {
-			if err := conn.QueryRow(t.Context(), query, id).Scan(n); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, conn.QueryRow(t.Context(), query, id).Scan(n))
 		}
 		if schemas+credentials+tenants != 0 {
 			t.Errorf("the purge left %d schemas, %d credentials and %d records, want none", schemas, credentials, tenants)
@@ -320,9 +317,7 @@ func (r *fixture) wantPurged(t *testing.T, id string) {
 		t.Errorf("the purge left the files %v (%v), want none", files, err)
 	}
 	store, err := sql.Open("sqlite", "file:"+filepath.Join(r.s.Dir, "system.db")+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer store.Close()
 	if left := append(texts(t, store, "SELECT tenant FROM credentials WHERE tenant = '"+id+"'"), texts(t, store, "SELECT id FROM tenants WHERE id = '"+id+"'")...); len(left) > 0 {
 		t.Errorf("the purge left %v in the system's store, want nothing", left)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // literalParameters checks that SQL, wildcards and escapes in a text are compared literally, cause
@@ -269,9 +270,7 @@ func (r *fixture) checkSpellings(t *testing.T, op operation, path string) {
 			continue
 		}
 		req, err := http.NewRequest(op.method, r.s.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req.URL.Opaque = "//" + req.URL.Host + odd
 		if c := r.callerFor(op, r.alpha); c.APIKey != "" {
 			req.Header.Set("X-API-Key", c.APIKey)

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
@@ -32,13 +33,9 @@ type gateway struct {
 func gatewayTo(t *testing.T, ca *apptest.Pebble) *gateway {
 	t.Helper()
 	target, err := url.Parse(ca.Directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	theirs, err := os.ReadFile(ca.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(theirs)
 	forward := &httputil.ReverseProxy{
@@ -52,9 +49,7 @@ func gatewayTo(t *testing.T, ca *apptest.Pebble) *gateway {
 	authority := apptest.NewCA(t)
 	certificate, key := authority.Issue(t, 24*time.Hour, "localhost")
 	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if fault := g.fault.Load(); fault != nil {
 			(*fault)(w)
@@ -66,9 +61,7 @@ func gatewayTo(t *testing.T, ca *apptest.Pebble) *gateway {
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	g.directory = strings.Replace(srv.URL, "127.0.0.1", "localhost", 1) + target.Path
-	if err := os.WriteFile(g.caFile, []byte(authority.PEM+string(theirs)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(g.caFile, []byte(authority.PEM+string(theirs)), 0o600))
 	return g
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // openPolicy permits everything.
@@ -310,9 +311,7 @@ func TestMoveToARegionThatIsDown(t *testing.T) {
 	setting, dir := regionSetting(t)
 	s := apptest.StartServer(t, dbtest.SQLite, setting)
 	c := newCompany(t, s, body{"name": "Mover", "region": serverRegion})
-	if err := os.RemoveAll(filepath.Join(dir, fileRegion)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.RemoveAll(filepath.Join(dir, fileRegion)))
 	if r := s.Admin.Do(t, "POST", c.path("/deploy"), body{"region": "eu-north-1"}).Want(422); !strings.Contains(string(r.Body), "/region") {
 		t.Errorf("a move to an unknown region = %s, want the pointer /region", r.Body)
 	}

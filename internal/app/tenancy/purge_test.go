@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // purgeMark is in everything that the test stores for the tenant to be purged, and in its name and
@@ -83,12 +84,8 @@ func TestPurgeReachesReplicas(t *testing.T) {
 		key := other.WithKey(s.Admin.Do(t, "POST", "/tenants/"+purgeMark+"/api-keys", body{"name": "k", "scopes": []string{"decisions:read"}}).Want(201).Text("key"))
 		key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
 		aside := filepath.Join(other.Dir, "set-aside")
-		if err := os.MkdirAll(aside, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(aside, purgeMark+".bouncers.jsonl"), []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.MkdirAll(aside, 0o700))
+		errtest.Must(t, os.WriteFile(filepath.Join(aside, purgeMark+".bouncers.jsonl"), []byte("{}\n"), 0o600))
 		if left := filesWith(t, other.Dir, purgeMark); len(left) < 2 {
 			t.Fatalf("before the purge, the other replica has the tenant's files %q, want at least 2", left)
 		}
@@ -127,9 +124,7 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return found
 }
 
@@ -201,18 +196,14 @@ func openFile(t *testing.T, dir, name string) namedStore {
 		file = filepath.Join(dir, "system.db")
 	}
 	conn, err := sql.Open("sqlite", "file:"+file+"?mode=rw&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return namedStore{name, conn, readColumn(t, conn, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")}
 }
 
 func openSchema(t *testing.T, address, name string) namedStore {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	conn := stdlib.OpenDB(*cfg)
 	schemas := readColumn(t, conn, "SELECT nspname FROM pg_namespace")
 	for _, schema := range schemas {
@@ -223,9 +214,7 @@ func openSchema(t *testing.T, address, name string) namedStore {
 		}
 		if home {
 			conn.SetMaxOpenConns(1)
-			if _, err := conn.ExecContext(t.Context(), `SET search_path TO "`+schema+`"`); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(conn.ExecContext(t.Context(), `SET search_path TO "`+schema+`"`)))
 			return namedStore{name, conn, tables}
 		}
 	}
@@ -252,14 +241,10 @@ func readColumn(t *testing.T, conn *sql.DB, query string) (out []string) {
 	defer rows.Close()
 	for rows.Next() {
 		var text sql.NullString
-		if err := rows.Scan(&text); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, rows.Scan(&text))
 		out = append(out, text.String)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, rows.Err())
 	return out
 }
 
@@ -392,9 +377,7 @@ func (s *stores) findMark(t *testing.T) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return found
 }
 
@@ -418,23 +401,15 @@ func (s *stores) findNames(t *testing.T) (found []string) {
 func redisKeys(t *testing.T, address string) (found []string) {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer conn.Close()
-	if _, err := conn.Write([]byte("KEYS *" + purgeMark + "*\r\nQUIT\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(conn.Write([]byte("KEYS *"+purgeMark+"*\r\nQUIT\r\n"))))
 	var text bytes.Buffer
-	if _, err := text.ReadFrom(conn); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(text.ReadFrom(conn)))
 	for line := range strings.Lines(text.String()) {
 		if strings.Contains(line, purgeMark) {
 			found = append(found, "redis "+strings.TrimSpace(line))

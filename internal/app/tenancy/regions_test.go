@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -23,9 +24,7 @@ func regionSetting(t testing.TB) (setting, dir string) {
 	fulltest.Only(t)
 	dir = t.TempDir()
 	text, err := json.Marshal(body{fileRegion: dir, serverRegion: dbtest.Config(t, dbtest.Postgres).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return "GATEHOUSE_REGIONS=" + string(text), dir
 }
 
@@ -81,9 +80,7 @@ func TestTenantsLiveInTheirRegions(t *testing.T) {
 	if left, _ := filepath.Glob(fileOf(dir, west) + "*"); len(left) > 0 {
 		t.Errorf("the purge left the files %v", left)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, fileRegion)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.RemoveAll(filepath.Join(dir, fileRegion)))
 	var h struct {
 		Status     string
 		Components struct {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/totptest"
 )
 
@@ -167,27 +168,17 @@ type step struct{ output, input string }
 func runOnTerminal(t *testing.T, program, url string, steps []step) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer master.Close()
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	cmd := exec.Command(program, "login", "--url", url)
 	cmd.Env = append(os.Environ(), "GATEHOUSE_SESSION="+filepath.Join(t.TempDir(), "session.json"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, cmd.Start())
 	tty.Close()
 	output := &apptest.Log{}
 	go func() {
@@ -211,9 +202,7 @@ func runOnTerminal(t *testing.T, program, url string, steps []step) {
 			return nil
 		})
 		if st.input != "" {
-			if _, err := master.WriteString(st.input + "\n"); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, errtest.Of(master.WriteString(st.input+"\n")))
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // loopback lets the server call providers on this machine.
@@ -34,9 +35,7 @@ func startSignOn(t *testing.T, c *apptest.Client, tenant, returnTo string) *atte
 	a.cookies.Keep(res.Header)
 	a.location = res.Header.Get("Location")
 	u, err := url.Parse(a.location)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	a.query = u.Query()
 	return a
 }
@@ -183,9 +182,7 @@ func TestCertifiedProvider(t *testing.T) {
 	page := &apptest.Client{}
 	res := page.Do(t, "GET", a.location, nil).Want(302)
 	form, err := url.Parse(res.Header.Get("Location"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	posted := url.Values{"id": {form.Query().Get("authRequestID")}, "username": {"ann"}, "password": {"verysecure"}}
 	page.Base = strings.TrimSuffix(issuer, "/")
 	res = page.With("Content-Type", "application/x-www-form-urlencoded").Do(t, "POST", "/login/username", []byte(posted.Encode())).Want(302)
@@ -202,9 +199,7 @@ func TestCertifiedProvider(t *testing.T) {
 
 	out := a.c.With("Cookie", a.cookies.String()).With("Origin", s.URL).Do(t, "POST", "/auth/logout", nil).Want(200)
 	end, err := url.Parse(fmt.Sprint(out.Get("end_session_url")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	// Its client has no return URI, so it shows its own page.
 	q := end.Query()
 	q.Del("post_logout_redirect_uri")
@@ -327,9 +322,7 @@ func TestSignOnAbuse(t *testing.T) {
 			browser := s.Anonymous().With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 			res := attack(browser, url.Values{"error_description": {"<script>alert(1)</script>"}})
 			page, err := url.Parse(res.Header.Get("Location"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			query := page.Query()
 			tenant := query.Get("tenant_id")
 			query.Del("tenant_id")

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // overTLS returns the client with requests to a host over TLS.
@@ -56,9 +57,7 @@ func waitForCertificate(t testing.TB, l *apptest.TLSListener, name, want string)
 func waitForOther(t *testing.T, l *apptest.TLSListener, name string) (wait func()) {
 	t.Helper()
 	before, err := l.Handshake(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return func() {
 		t.Helper()
 		apptest.Eventually(t, time.Minute, func() error {
@@ -130,14 +129,10 @@ func checkProtocols(t *testing.T, s *apptest.Server, acme company) {
 		client := http.Client{Transport: over, Timeout: time.Minute}
 		for host, want := range map[string]string{"shop.acme.test": "max-age=300", "www.acme.test": "", "acme.gate.test": ""} {
 			req, err := http.NewRequest("GET", "https://"+host+"/api/v1/policies", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			req.Header.Set("X-API-Key", acme.key.APIKey)
 			res, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			_, _ = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 			if res.StatusCode != 200 || res.Proto != version || res.Header.Get("Strict-Transport-Security") != want {
@@ -231,15 +226,11 @@ func checkChanges(t *testing.T, s *apptest.Server, l *apptest.TLSListener, acme 
 		t.Helper()
 		d := &tls.Config{ServerName: name, RootCAs: l.Authority.Pool, ClientSessionCache: session, NextProtos: []string{"http/1.1"}}
 		c, err := tls.Dial("tcp", l.Addr, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		defer c.Close()
 		// The session's ticket comes with the answer.
 		fmt.Fprintf(c, "GET /health/live HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
-		if _, err := io.Copy(io.Discard, c); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(io.Copy(io.Discard, c)))
 		return c.ConnectionState().DidResume
 	}
 	connect("shop.acme.test")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -90,9 +91,7 @@ func TestUsageSurvivesADamagedFile(t *testing.T) {
 			t.Fatalf("the server has the counter files %v (%v), want some", files, err)
 		}
 		for _, name := range files {
-			if err := os.Truncate(name, size); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.Truncate(name, size))
 		}
 		for range 5 {
 			acme.key.Do(t, "GET", "/policies", nil).Want(200)
@@ -199,9 +198,7 @@ func TestBillOfATenant(t *testing.T) {
 				t.Errorf("PUT /billing of some members = %s, want the others unchanged", changed.Body)
 			}
 			var back map[string]any
-			if err := json.Unmarshal(changed.Body, &back); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, json.Unmarshal(changed.Body, &back))
 			acme.admin.Do(t, "PUT", acme.path("/billing"), back).Want(200) // a client may send back what it read
 			for _, res := range []*apptest.Response{changed, acme.admin.Do(t, "GET", "/audit/events?type=BILLING_UPDATED", nil).Want(200)} {
 				if text := string(res.Body); strings.Contains(text, "pm_secret") {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -17,9 +18,7 @@ func TestCheck(t *testing.T) {
 		chain(actor.Max + 1): false, `{}`: false, `[]`: false, `"a"`: false, `1`: false, `{"sub":""}`: false, `{"sub":1}`: false, `{"sub":"a","act":{}}`: false,
 	} {
 		v, err := value.Decode([]byte(text), value.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if problem := actor.Check(v); (problem == "") != ok {
 			t.Errorf("%s: %q", text, problem)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -58,14 +59,14 @@ func (l *logs) write(env scope.Env, level audit.Level) {
 	l.Helper()
 	l.n++
 	d := audit.Decision{DecisionID: fmt.Sprintf("d-%d", l.n), Decision: audit.Deny, Environment: env, AuditLevel: level, Timestamp: start, Input: json.RawMessage(`{}`)}
-	must(l, l.log.Record(scope.DefaultTenant, &d))
+	errtest.Must(l, l.log.Record(scope.DefaultTenant, &d))
 	err := l.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
 		return audit.Append(ctx, tx, admin, start, audit.Entry{Type: "TRIED", Object: "thing", ObjectID: fmt.Sprint(l.n), Env: env})
 	})
-	must(l, err)
+	errtest.Must(l, err)
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	must(l, l.spool.Wait(wait))
+	errtest.Must(l, l.spool.Wait(wait))
 }
 
 // newPlace returns the place of a follower that begins with the oldest entries, or now.
@@ -75,7 +76,7 @@ func (l *logs) newPlace(oldest bool) (p Place) {
 		p, err = NewPlace(ctx, tx, oldest)
 		return err
 	})
-	must(l, err)
+	errtest.Must(l, err)
 	return p
 }
 
@@ -86,7 +87,7 @@ func (l *logs) read(env scope.Env, from Place, n int) (lines []Line, next Place)
 		lines, next, err = Read(ctx, tx, scope.DefaultTenant, env, from, n, 1<<20)
 		return err
 	})
-	must(l, err)
+	errtest.Must(l, err)
 	return lines, next
 }
 
@@ -97,7 +98,7 @@ func (l *logs) behind(p Place) (behind bool) {
 		behind, err = Behind(ctx, tx, p)
 		return err
 	})
-	must(l, err)
+	errtest.Must(l, err)
 	return behind
 }
 
@@ -108,7 +109,7 @@ func (l *logs) chains() (chains map[string]chain) {
 		chains, err = loadChains(ctx, tx)
 		return err
 	})
-	must(l, err)
+	errtest.Must(l, err)
 	return chains
 }
 
@@ -233,7 +234,7 @@ func TestReadAfterRetention(t *testing.T) {
 		l := newLogs(t, c)
 		l.write(scope.Production, audit.Basic)
 		l.later.Store(int64(audit.Basic.Keep() + 48*time.Hour))
-		must(t, errOf(l.log.Retain(ctx, scope.DefaultTenant)))
+		errtest.Must(t, errtest.Of(l.log.Retain(ctx, scope.DefaultTenant)))
 		l.write(scope.Production, audit.Basic)
 		name := audit.DecisionsChain(audit.Basic)
 		chain := l.chains()[name]
@@ -250,14 +251,3 @@ func TestReadAfterRetention(t *testing.T) {
 		t.Errorf("Read = %+v, want a decision", lines)
 	})
 }
-
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errOf returns the error of a call that also returns a value.
-func errOf[T any](_ T, err error) error { return err }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -98,9 +99,7 @@ func required() bool {
 func shared(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gatehouse-test-%d", os.Getuid()))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -108,13 +107,9 @@ func shared(t testing.TB) string {
 func withFileLock(t testing.TB, name string, f func()) {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(shared(t), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	f()
 }
 
@@ -130,9 +125,7 @@ func digest(t testing.TB) string {
 		fmt.Fprintf(h, "%s %d %s", path, len(text), text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
@@ -163,18 +156,12 @@ func sqliteCopy(t testing.TB) string {
 				return
 			}
 			work, err := os.MkdirTemp(shared(t), "work-")
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			fill(t, db.Config{Dir: work})
-			if err := os.Rename(work, template); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, os.Rename(work, template))
 		})
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.CopyFS(dir, os.DirFS(template)))
 	return dir
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
@@ -54,13 +55,9 @@ func makeTemplate(ctx context.Context, t testing.TB, admin, template string) {
 	c := connect(ctx, t, admin)
 	defer c.Close(ctx)
 	rows, err := c.Query(ctx, `SELECT datname FROM pg_database WHERE datname LIKE 'gh\_%'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if slices.Contains(names, template) {
 		return
 	}
@@ -75,22 +72,16 @@ func makeTemplate(ctx context.Context, t testing.TB, admin, template string) {
 	}
 	work := template + "_work"
 	for _, sql := range []string{"DROP DATABASE IF EXISTS " + work + " WITH (FORCE)", "CREATE DATABASE " + work} {
-		if _, err := c.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(c.Exec(ctx, sql)))
 	}
 	fill(t, db.Config{URL: database(t, admin, work)})
-	if _, err := c.Exec(ctx, "ALTER DATABASE "+work+" RENAME TO "+template); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(c.Exec(ctx, "ALTER DATABASE "+work+" RENAME TO "+template)))
 }
 
 func connect(ctx context.Context, t testing.TB, address string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(ctx, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return c
 }
 
@@ -107,9 +98,7 @@ func statement(ctx context.Context, t testing.TB, address, sql string) {
 func database(t testing.TB, admin, name string) string {
 	t.Helper()
 	u, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	u.Path = "/" + name
 	return u.String()
 }

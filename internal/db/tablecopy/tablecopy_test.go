@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -39,14 +40,6 @@ var oddRows = [][]any{
 	{int64(7), true, "7", 7.0, []byte("7")},
 }
 
-// must fails the test at once if err is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // stores opens a tenant's stores in two regions. The source has rows.
 func stores(t *testing.T, source, target string) (from, to *db.DB) {
 	t.Helper()
@@ -57,9 +50,9 @@ func stores(t *testing.T, source, target string) (from, to *db.DB) {
 	out := map[string]*db.DB{}
 	for _, name := range []string{source, target} {
 		d, err := c.At(dbtest.Second, name)
-		must(t, err)
-		must(t, d.Provision(context.Background()))
-		must(t, d.Write(context.Background(), func(tx *db.Tx) error { return execAll(context.Background(), tx, oddTable[d.Kind()]) }))
+		errtest.Must(t, err)
+		errtest.Must(t, d.Provision(context.Background()))
+		errtest.Must(t, d.Write(context.Background(), func(tx *db.Tx) error { return execAll(context.Background(), tx, oddTable[d.Kind()]) }))
 		out[name] = d
 	}
 	fill(t, out[source])
@@ -72,9 +65,9 @@ func fill(t *testing.T, d *db.DB) {
 	ctx := context.Background()
 	learnBooleans(t)
 	tables, err := catalogue(ctx, d)
-	must(t, err)
+	errtest.Must(t, err)
 	random := rand.New(rand.NewPCG(1, 2))
-	must(t, d.Write(ctx, func(tx *db.Tx) error {
+	errtest.Must(t, d.Write(ctx, func(tx *db.Tx) error {
 		for _, row := range oddRows {
 			if _, err := tx.Exec(ctx, `INSERT INTO odd (n, b, t, r, x) VALUES ($1, $2, $3, $4, $5)`, row...); err != nil {
 				return err
@@ -130,9 +123,9 @@ func learnBooleans(t *testing.T) {
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	c := dbtest.OpenConfig(t, cfg)
 	d, err := c.At(dbtest.Second, "")
-	must(t, err)
+	errtest.Must(t, err)
 	tables, err := catalogue(context.Background(), d)
-	must(t, err)
+	errtest.Must(t, err)
 	for _, tab := range tables {
 		for _, c := range tab.columns {
 			if c.kind == boolean {
@@ -149,7 +142,7 @@ func learnBooleans(t *testing.T) {
 func dump(t *testing.T, d *db.DB, like []table) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	must(t, d.Read(context.Background(), func(tx *db.Tx) error {
+	errtest.Must(t, d.Read(context.Background(), func(tx *db.Tx) error {
 		for _, tab := range like {
 			for row, err := range tab.all(context.Background(), tx) {
 				if err != nil {
@@ -184,25 +177,25 @@ func TestCopiesWhileItChanges(t *testing.T) {
 			from, to := stores(t, way[0], way[1])
 			var done int64
 			c := &Copy{From: from, To: to, Token: 7, Progress: func(_ context.Context, n int64) error { done = n; return nil }}
-			must(t, c.Begin(ctx))
+			errtest.Must(t, c.Begin(ctx))
 			stop := disturb(t, from)
-			must(t, c.Tables(ctx))
+			errtest.Must(t, c.Tables(ctx))
 			total, err := c.Rows(ctx)
-			must(t, err)
+			errtest.Must(t, err)
 			if done < 1000 || total < 1000 {
 				t.Errorf("%d of %d rows were copied, want at least 1000", done, total)
 			}
 			for range 5 {
 				_, _, err := c.CatchUp(ctx)
-				must(t, err)
-				must(t, c.Verify(ctx))
+				errtest.Must(t, err)
+				errtest.Must(t, c.Verify(ctx))
 			}
-			must(t, c.Pause(ctx))
+			errtest.Must(t, c.Pause(ctx))
 			writes, refused := stop()
 			if writes == 0 || refused == 0 {
 				t.Errorf("%d writes and %d refused, want some of each", writes, refused)
 			}
-			must(t, c.Finish(ctx))
+			errtest.Must(t, c.Finish(ctx))
 			wantSame(t, c)
 			checkID(t, to, "jobs", 119)
 			if err := from.Write(ctx, func(tx *db.Tx) error {
@@ -211,15 +204,15 @@ func TestCopiesWhileItChanges(t *testing.T) {
 			}); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("write to the paused source: got %v, want unavailable", err)
 			}
-			must(t, Detach(ctx, to))
-			must(t, Release(ctx, from, 7))
-			must(t, from.Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, `UPDATE odd SET n = 1`); return err }))
+			errtest.Must(t, Detach(ctx, to))
+			errtest.Must(t, Release(ctx, from, 7))
+			errtest.Must(t, from.Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, `UPDATE odd SET n = 1`); return err }))
 			for _, d := range []*db.DB{from, to} {
 				if rest := leftovers(t, d); len(rest) > 0 {
 					t.Errorf("the copy leaves %v", rest)
 				}
 			}
-			must(t, Release(ctx, from, 7))
+			errtest.Must(t, Release(ctx, from, 7))
 		})
 	}
 }
@@ -227,7 +220,7 @@ func TestCopiesWhileItChanges(t *testing.T) {
 // checkID fails unless a new row gets an id after the last one that the source gave out.
 func checkID(t *testing.T, d *db.DB, name string, last int64) {
 	t.Helper()
-	must(t, d.Write(context.Background(), func(tx *db.Tx) error {
+	errtest.Must(t, d.Write(context.Background(), func(tx *db.Tx) error {
 		id, err := db.One[int64](context.Background(), tx, `INSERT INTO odd (n) VALUES (1) RETURNING id`)
 		if err == nil && id < int64(len(oddRows))+1 {
 			err = fmt.Errorf("the next id of odd is %d, want more than %d", id, len(oddRows))
@@ -252,7 +245,7 @@ func leftovers(t *testing.T, d *db.DB) (out []string) {
 			UNION ALL SELECT proname::TEXT FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
 			UNION ALL SELECT tgname::TEXT FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE c.relnamespace = current_schema()::regnamespace`
 	}
-	must(t, d.Read(context.Background(), func(tx *db.Tx) (err error) {
+	errtest.Must(t, d.Read(context.Background(), func(tx *db.Tx) (err error) {
 		out, err = db.All[string](context.Background(), tx, text)
 		return err
 	}))
@@ -314,10 +307,10 @@ func TestFindsWhatDiffers(t *testing.T) {
 		for _, harm := range []string{`DELETE FROM odd WHERE id = 2`, `UPDATE odd SET t = NULL WHERE id = 2`, `UPDATE odd SET b = NOT b WHERE id = 3`, `INSERT INTO odd (id, n) VALUES (500, 4)`, `UPDATE odd SET id = 99 WHERE id = 1`} {
 			from, to := stores(t, way[0], way[1])
 			c := &Copy{From: from, To: to, Token: 1}
-			must(t, c.Begin(ctx))
-			must(t, c.Tables(ctx))
-			must(t, c.Verify(ctx))
-			must(t, to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, harm) }))
+			errtest.Must(t, c.Begin(ctx))
+			errtest.Must(t, c.Tables(ctx))
+			errtest.Must(t, c.Verify(ctx))
+			errtest.Must(t, to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, harm) }))
 			if err := c.Verify(ctx); err == nil || !strings.Contains(err.Error(), "table odd") {
 				t.Errorf("Verify after %s: got %v, want an error about odd", harm, err)
 			}
@@ -331,14 +324,14 @@ func TestLaterCopyWins(t *testing.T) {
 	for _, way := range [][2]string{{file, server}, {server, file}} {
 		from, to := stores(t, way[0], way[1])
 		old := &Copy{From: from, To: to, Token: 1}
-		must(t, old.Begin(ctx))
-		must(t, old.Pause(ctx))
-		must(t, Discard(ctx, to, 2))
-		must(t, to.Provision(ctx))
-		must(t, to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, oddTable[to.Kind()]) }))
+		errtest.Must(t, old.Begin(ctx))
+		errtest.Must(t, old.Pause(ctx))
+		errtest.Must(t, Discard(ctx, to, 2))
+		errtest.Must(t, to.Provision(ctx))
+		errtest.Must(t, to.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, oddTable[to.Kind()]) }))
 		c := &Copy{From: from, To: to, Token: 2}
-		must(t, c.Begin(ctx))
-		must(t, from.Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, `UPDATE odd SET n = 5`); return err }))
+		errtest.Must(t, c.Begin(ctx))
+		errtest.Must(t, from.Write(ctx, func(tx *db.Tx) error { _, err := tx.Exec(ctx, `UPDATE odd SET n = 5`); return err }))
 		for what, f := range map[string]func(context.Context) error{
 			"begin": old.capture, "tables": old.Tables, "pause": old.Pause, "resume": old.Resume, "finish": old.Finish,
 			"release":  func(ctx context.Context) error { return Release(ctx, from, 1) },
@@ -348,23 +341,23 @@ func TestLaterCopyWins(t *testing.T) {
 				t.Errorf("%s of the earlier copy: got %v, want ErrLost", what, err)
 			}
 		}
-		must(t, c.Tables(ctx))
-		must(t, c.Verify(ctx))
-		must(t, c.Pause(ctx))
-		must(t, c.Finish(ctx))
+		errtest.Must(t, c.Tables(ctx))
+		errtest.Must(t, c.Verify(ctx))
+		errtest.Must(t, c.Pause(ctx))
+		errtest.Must(t, c.Finish(ctx))
 		wantSame(t, c)
 		for _, d := range []*db.DB{from, to} {
 			if err := Discard(ctx, d, 1); !errors.Is(err, ErrLost) {
 				t.Errorf("Discard by the earlier copy: got %v, want ErrLost", err)
 			}
 		}
-		must(t, Detach(ctx, to))
+		errtest.Must(t, Detach(ctx, to))
 		if err := Discard(ctx, to, 9); !errors.Is(err, ErrInUse) {
 			t.Errorf("Discard of the tenant's store: got %v, want ErrInUse", err)
 		}
 		wantSame(t, c)
-		must(t, Discard(ctx, from, 2))
-		must(t, Discard(ctx, from, 2))
+		errtest.Must(t, Discard(ctx, from, 2))
+		errtest.Must(t, Discard(ctx, from, 2))
 	}
 }
 
@@ -376,15 +369,15 @@ func TestExchangedValues(t *testing.T) {
 			ctx := context.Background()
 			from, to := stores(t, way[0], way[1])
 			for _, d := range []*db.DB{from, to} {
-				must(t, d.Write(ctx, func(tx *db.Tx) error {
+				errtest.Must(t, d.Write(ctx, func(tx *db.Tx) error {
 					return execAll(ctx, tx, `UPDATE odd SET t = 'row ' || id`, `CREATE UNIQUE INDEX odd_by_t ON odd (t)`)
 				}))
 			}
 			c := &Copy{From: from, To: to, Token: 1}
-			must(t, c.Begin(ctx))
-			must(t, c.Tables(ctx))
-			must(t, from.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `UPDATE odd SET r = 5 WHERE id = 1`) }))
-			must(t, from.Write(ctx, func(tx *db.Tx) error {
+			errtest.Must(t, c.Begin(ctx))
+			errtest.Must(t, c.Tables(ctx))
+			errtest.Must(t, from.Write(ctx, func(tx *db.Tx) error { return execAll(ctx, tx, `UPDATE odd SET r = 5 WHERE id = 1`) }))
+			errtest.Must(t, from.Write(ctx, func(tx *db.Tx) error {
 				for range chunk {
 					if err := execAll(ctx, tx, `UPDATE odd SET r = r WHERE id = 3`); err != nil {
 						return err
@@ -393,11 +386,11 @@ func TestExchangedValues(t *testing.T) {
 				return execAll(ctx, tx, `UPDATE odd SET t = 'x' WHERE id = 1`, `UPDATE odd SET t = 'row 1' WHERE id = 2`, `UPDATE odd SET t = 'row 2' WHERE id = 1`)
 			}))
 			n, left, err := c.CatchUp(ctx)
-			must(t, err)
+			errtest.Must(t, err)
 			if n <= chunk || left != 0 {
 				t.Errorf("CatchUp copies %d changes of more than %d, and %d remain", n, chunk, left)
 			}
-			must(t, c.Verify(ctx))
+			errtest.Must(t, c.Verify(ctx))
 			wantSame(t, c)
 		})
 	}
@@ -410,13 +403,13 @@ func TestCopiesInParts(t *testing.T) {
 			ctx := context.Background()
 			from, to := stores(t, way[0], way[1])
 			c := &Copy{From: from, To: to, Token: 1}
-			must(t, c.Begin(ctx))
-			must(t, c.Tables(ctx))
+			errtest.Must(t, c.Begin(ctx))
+			errtest.Must(t, c.Tables(ctx))
 			rows := make([][]any, 2*chunk+10)
 			for i := range rows {
 				rows[i] = []any{fmt.Sprint("part ", i), "1"}
 			}
-			must(t, from.Write(ctx, func(tx *db.Tx) error {
+			errtest.Must(t, from.Write(ctx, func(tx *db.Tx) error {
 				_, err := db.ExecRows(ctx, tx, `INSERT INTO settings (name, value) VALUES `, rows, "")
 				return err
 			}))
@@ -425,12 +418,12 @@ func TestCopiesInParts(t *testing.T) {
 				left int64
 			}{{chunk, chunk + 10}, {chunk, 10}, {10, 0}, {0, 0}} {
 				n, left, err := c.CatchUp(ctx)
-				must(t, err)
+				errtest.Must(t, err)
 				if n != want.n || left != want.left {
 					t.Errorf("CatchUp copies %d changes and %d remain, want %+v", n, left, want)
 				}
 			}
-			must(t, c.Verify(ctx))
+			errtest.Must(t, c.Verify(ctx))
 			wantSame(t, c)
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // closing is a body that the server closes with its last byte, as it does when the answer begins.
@@ -62,9 +64,7 @@ func TestSlowBody(t *testing.T) {
 	from := &trickle{now: &now, after: 29 * time.Second}
 	body := NewClientBody(w, from, func() time.Time { return now }, now)
 	buf := make([]byte, 1)
-	if _, err := body.Read(buf); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(body.Read(buf)))
 	from.after = time.Second
 	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(ClientReadTimeout)) {
 		t.Fatalf("%v; the read after 29 s may last until %v, want at most %v", err, w.last.Sub(start), ClientReadTimeout)

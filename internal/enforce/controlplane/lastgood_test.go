@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Every flipped bit and every truncation of the saved bundle is detected.
 func TestSavedBundleDetectsEveryChange(t *testing.T) {
 	bundle := bytes.Repeat([]byte("bundle bytes "), 100)
 	good, err := encodeLastGood(SavedHead{Bouncer: "7", Revision: "r12", ETag: `"r12"`}, bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	head, got, err := decodeLastGood(good)
 	if err != nil || head.Revision != "r12" || !bytes.Equal(got, bundle) {
 		t.Fatalf("decodeLastGood = %+v %v, want what was encoded", head, err)

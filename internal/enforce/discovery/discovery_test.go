@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/controlplane"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
@@ -52,9 +53,7 @@ func newRig(t *testing.T, answer func(g *rig, w http.ResponseWriter, hosts []sig
 	}))
 	t.Cleanup(srv.Close)
 	client, err := controlplane.NewClient(srv.URL, "token", "test", srv.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	set := rego.NewSet(rego.SetSpec{Revision: 1, Env: "sandbox"})
 	g.Reporter = New(client, ids.New([32]byte{}), new(metrics.Counters), slog.New(slog.NewTextHandler(io.Discard, nil)), g.clock.Now, func() *rego.Set { return set })
 	ctx, cancel := context.WithCancel(context.Background())

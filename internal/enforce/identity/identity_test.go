@@ -4,14 +4,14 @@ import (
 	"net/http"
 	"net/netip"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // The address of the client comes from X-Forwarded-For only as far as trusted proxies wrote it.
 func TestClientAddress(t *testing.T) {
 	trusted, err := ParseProxies([]string{"10.0.0.0/8", "::1", "192.0.2.7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, tc := range []struct {
 		peer, want string
 		xff        []string

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -271,12 +272,8 @@ func TestOverPieces(t *testing.T) {
 				body := where.body(secret[:cut], secret[cut:])
 				var s sink
 				to := where.to(rules(t, everything...), s.take)
-				if _, err := to.Write([]byte(body)); err != nil {
-					t.Fatal(err)
-				}
-				if err := to.Close(); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, errtest.Of(to.Write([]byte(body))))
+				errtest.Must(t, to.Close())
 				got := s.out.String()
 				var text string
 				for line := range strings.Lines(got) {

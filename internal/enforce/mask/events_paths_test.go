@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -49,9 +50,7 @@ func TestPathsInEvents(t *testing.T) {
 	} {
 		for size := 1; size <= len(tc.in); size++ {
 			r, err := New([]masking.MaskRule{{Path: "ssn", Strategy: "redact"}, {Path: "text.ssn", Strategy: "redact"}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			var s sink
 			to := r.EventsTo(s.take)
 			for rest := tc.in; rest != "" && err == nil; {

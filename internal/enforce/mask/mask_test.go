@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -28,9 +29,7 @@ func rules(t testing.TB, list ...string) *Rules {
 		masks = append(masks, masking.MaskRule{Path: path, Strategy: strategy})
 	}
 	r, err := New(masks, testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return r
 }
 
@@ -151,9 +150,7 @@ func TestJSON(t *testing.T) {
 			var out []byte
 			s := r.JSONTo(func(p []byte) error { out = append(out, p...); return nil })
 			for at := 0; at < len(tc.doc); at += size {
-				if _, err := s.Write([]byte(tc.doc[at:min(at+size, len(tc.doc))])); err != nil {
-					t.Fatal(err)
-				}
+				errtest.Must(t, errtest.Of(s.Write([]byte(tc.doc[at:min(at+size, len(tc.doc))]))))
 			}
 			if err := s.Close(); err != nil || string(out) != tc.want {
 				t.Errorf("%s in pieces of %d: %s %v, want %s", tc.doc, size, out, err, tc.want)
@@ -194,13 +191,9 @@ func stream(t testing.TB, r *Rules, in string, size int) string {
 	var out []byte
 	s := r.EventsTo(func(p []byte) error { out = append(out, p...); return nil })
 	for at := 0; at < len(in); at += size {
-		if _, err := s.Write([]byte(in[at:min(at+size, len(in))])); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(s.Write([]byte(in[at:min(at+size, len(in))]))))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, s.Close())
 	return string(out)
 }
 
@@ -374,8 +367,6 @@ func BenchmarkJSON20k(b *testing.B) {
 	b.SetBytes(int64(len(doc)))
 	b.ReportMetric(float64(len(doc)), "doc-bytes")
 	for b.Loop() {
-		if _, err := r.JSON(doc); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, errtest.Of(r.JSON(doc)))
 	}
 }

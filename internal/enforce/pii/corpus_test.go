@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // tally counts the results of a category.
@@ -28,9 +30,7 @@ func TestFormerHeldOutCorpus(t *testing.T) { measure(t, "heldout.txt", 100, 6, 1
 func measure(t *testing.T, name string, least int, mayMiss, mayErr float64) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var by [kinds]tally
 	cases := 0
 	for line := range strings.Lines(string(data)) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // TestOutsideCorpus measures the detectors on texts that others wrote and marked: the synthetic
@@ -19,9 +21,7 @@ func TestOutsideCorpus(t *testing.T) {
 		t.Skip("GATEHOUSE_CORPORA names no directory")
 	}
 	data, err := os.ReadFile(filepath.Join(root, "presidio-research/data/synth_dataset_v2.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var texts []struct {
 		Text     string `json:"full_text"`
 		Template int    `json:"template_id"`
@@ -32,9 +32,7 @@ func TestOutsideCorpus(t *testing.T) {
 			End   int    `json:"end_position"`
 		} `json:"spans"`
 	}
-	if err := json.Unmarshal(data, &texts); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(data, &texts))
 	types := map[string]string{
 		"PERSON": "names", "EMAIL_ADDRESS": "emails", "CREDIT_CARD": "card_numbers", "US_SSN": "ssn", "PHONE_NUMBER": "phones", "STREET_ADDRESS": "addresses",
 	}

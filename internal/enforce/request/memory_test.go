@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -15,9 +16,7 @@ import (
 // until it is decided on: decoding short members takes many times their size.
 func TestDecodedBodiesCountAsMemory(t *testing.T) {
 	store, err := bodies.Open(t.TempDir(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var text strings.Builder
 	text.WriteString(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":0`)
 	for i := range 60_000 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // Servers and tools whose joined names are equal stay distinct.
@@ -43,8 +44,6 @@ func manyTools(t *testing.T, n int) []mcp.Tool {
 		list = append(list, fmt.Sprintf(`{"name":"t%d","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, i))
 	}
 	_, tools, err := mcp.FilterTools([]byte(`{"result":{"tools":[`+strings.Join(list, ",")+`]}}`), func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return tools
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // A name that some decoder may read as a known one is found.
@@ -33,17 +35,13 @@ func TestGoDecodesNothingElse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringOfN(rapid.SampledFrom(letters), 4, 8, -1).Draw(t, "name")
 		doc, err := json.Marshal(map[string]string{name: "read"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		var into struct {
 			Method string `json:"method"`
 			TaskID string `json:"taskid"`
 			Keys   string `json:"keys"`
 		}
-		if err := json.Unmarshal(doc, &into); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal(doc, &into))
 		if _, found := set.Find(name); !found && (into.Method+into.TaskID+into.Keys) != "" {
 			t.Fatalf("Find(%q) finds nothing, and Go's decoder reads a known name", name)
 		}

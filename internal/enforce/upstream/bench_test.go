@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // BenchmarkDo compares the fast path with http.Transport.
@@ -17,16 +18,12 @@ func BenchmarkDo(b *testing.B) {
 	for name, fastPath := range map[string]bool{"fast path": true, "transport": false} {
 		b.Run(name, func(b *testing.B) {
 			u, err := New(app.URL, nil, time.Minute, 10, time.Now, func() {})
-			if err != nil {
-				b.Fatal(err)
-			}
+			errtest.Must(b, err)
 			u.fastPath = fastPath
 			r := httptest.NewRequest(http.MethodGet, "/x", http.NoBody)
 			for b.Loop() {
 				answer, err := u.Do(r, &Request{Method: http.MethodGet, Host: "app", Path: "/x"}, &header.Outgoing{}, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, err)
 				_, err = io.Copy(io.Discard, answer.Response.Body)
 				answer.Finish(err == nil)
 			}

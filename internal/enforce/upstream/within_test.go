@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
@@ -27,9 +28,7 @@ func TestDeadlinesAreShared(t *testing.T) {
 	exchange := func(after, long time.Duration) {
 		t.Helper()
 		now := start.Add(after)
-		if err := l.extendDeadline(now, long); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, l.extendDeadline(now, long))
 		left := conn.set[len(conn.set)-1].Sub(now)
 		if left > long || left < long-long/64 {
 			t.Errorf("an exchange after %s has %s, want %s or up to 1/64 less", after, left, long)

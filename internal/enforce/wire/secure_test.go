@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 // exhausted is a listener that fails before each connection.
@@ -49,9 +51,7 @@ func TestSecureListenerContinuesAfterErrors(t *testing.T) {
 	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
 		t.Fatalf("Accept: %v, want EMFILE", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, l.Close())
 	for range 2 {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Accept after Close: %v, want ErrClosed", err)

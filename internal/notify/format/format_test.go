@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
@@ -70,17 +71,11 @@ func channels() map[string]struct {
 func schema(t testing.TB, name string) *jsonschema.Resolved {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var s jsonschema.Schema
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal(text, &s))
 	r, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -54,9 +55,7 @@ func serveText(t *testing.T, body string) string {
 func (f *Fetcher) get(t *testing.T, o Order) Result {
 	t.Helper()
 	res, err := f.Fetch(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return res
 }
 

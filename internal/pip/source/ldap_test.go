@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/jimlambrt/gldap"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 	"github.com/gatehouse-dev/gatehouse/internal/timetest"
@@ -44,13 +45,9 @@ func newLDAP(t *testing.T, n int) *ldapServer {
 // open starts the directory, with TLS from the first byte or by StartTLS, and returns its address.
 func (d *ldapServer) open(t *testing.T, settings *tls.Config, implicit bool) string {
 	s, err := gldap.NewServer(gldap.WithLogger(hclog.NewNullLogger()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	mux, err := gldap.NewMux()
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, err := range []error{
 		mux.Bind(d.bind),
 		mux.Search(d.search),
@@ -62,9 +59,7 @@ func (d *ldapServer) open(t *testing.T, settings *tls.Config, implicit bool) str
 		}, gldap.ExtendedOperationStartTLS),
 		s.Router(mux),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 	}
 	var options []gldap.Option
 	scheme := "ldap://"

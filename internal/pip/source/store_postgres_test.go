@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound/outboundtest"
 )
@@ -36,13 +37,9 @@ func newDatabase(t *testing.T) *database {
 	}
 	address := dbtest.Server(t)
 	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	password, _ := u.User.Password()
 	d := &database{
 		Conn: conn, table: fmt.Sprintf("pip_test_%d", time.Now().UnixNano()),
@@ -64,9 +61,7 @@ func newDatabase(t *testing.T) *database {
 // run runs a statement about the table.
 func (d *database) run(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := d.Exec(t.Context(), fmt.Sprintf(statement, d.table)); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errtest.Of(d.Exec(t.Context(), fmt.Sprintf(statement, d.table))))
 }
 
 // order returns the order to fetch a query of the table.
@@ -165,9 +160,7 @@ func TestSQLEncrypted(t *testing.T) {
 	settings, roots := outboundtest.Certificate(t)
 	o := d.order("SELECT id, grade FROM people")
 	u, err := url.Parse(o.Config.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	u.Host, u.RawQuery = serveTLS(t, u.Host, settings), ""
 	o.Config.URL = u.String()
 	if res := fetcherFor(t, roots).get(t, o); res.Records != 2 {

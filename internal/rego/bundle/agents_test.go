@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit/actor"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
 )
@@ -17,9 +18,7 @@ func TestAgentsMeta(t *testing.T) {
 	write := func(meta value.Value) []byte {
 		t.Helper()
 		data, err := Write(Spec{Revision: "1", Set: bundleSet(t), Meta: meta})
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return data
 	}
 	plain := valuetest.Decode(t, `{"bouncer":{"id":1}}`)

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -40,18 +41,14 @@ func bundleSet(t testing.TB) *rego.Set {
 func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: valuetest.Decode(t, `{"tenant":"default"}`)}
 	one, err := Write(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	spec.Set = bundleSet(t)
 	two, err := Write(spec)
 	if err != nil || !bytes.Equal(one, two) {
 		t.Fatalf("two bundles of the same differ (%v)", err)
 	}
 	b, err := readVerified(one, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if b.Revision != "12" || b.Env != "sandbox" || b.Meta["tenant"] != "default" || b.Set.Revision() != 12 {
 		t.Errorf("%+v", b)
 	}
@@ -79,24 +76,16 @@ func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 func repack(t *testing.T, data []byte, change func(map[string][]byte)) []byte {
 	t.Helper()
 	files, err := unpack(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	change(files)
 	var buf bytes.Buffer
 	zip := gzip.NewWriter(&buf)
 	out := tar.NewWriter(zip)
 	for name, body := range files {
-		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(body)), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Write(body); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(body)), Typeflag: tar.TypeReg}))
+		errtest.Must(t, errtest.Of(out.Write(body)))
 	}
-	if err := errors.Join(out.Close(), zip.Close()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errors.Join(out.Close(), zip.Close()))
 	return buf.Bytes()
 }
 
@@ -105,9 +94,7 @@ func signingKeys(t *testing.T) map[string]crypto.Signer {
 	rsaKey, err1 := rsa.GenerateKey(rand.Reader, 2048)
 	ecKey, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	_, edKey, err3 := ed25519.GenerateKey(rand.Reader)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errors.Join(err1, err2, err3))
 	return map[string]crypto.Signer{"RS256": rsaKey, "ES256": ecKey, "EdDSA": edKey}
 }
 
@@ -119,9 +106,7 @@ func TestSignedBundles(t *testing.T) {
 				fulltest.Only(t)
 			}
 			data, err := Write(Spec{Revision: "1", Set: bundleSet(t), Signing: &SigningKey{ID: "k1", Key: key}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			good := &Verify{KeyID: "k1", Key: key.Public()}
 			if _, err := readVerified(data, good); err != nil {
 				t.Errorf("a good signature: %v", err)
@@ -169,9 +154,7 @@ func TestSignedBundles(t *testing.T) {
 
 func TestReadVerify(t *testing.T) {
 	block := func(kind string, der []byte, err error) string {
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	keys := signingKeys(t)
@@ -183,9 +166,7 @@ func TestReadVerify(t *testing.T) {
 		}
 	}
 	large, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	der, err := x509.MarshalPKIXPublicKey(large.Public())
 	private, err2 := x509.MarshalPKCS8PrivateKey(keys["ES256"])
 	for name, text := range map[string]string{
@@ -202,9 +183,7 @@ func verifyByOPA(t *testing.T, opa string, data []byte, alg string, key crypto.S
 	t.Helper()
 	dir := t.TempDir()
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	pub := filepath.Join(dir, "pub.pem")
 	file := filepath.Join(dir, "bundle.tar.gz")
 	if err := errors.Join(
@@ -219,9 +198,7 @@ func verifyByOPA(t *testing.T, opa string, data []byte, alg string, key crypto.S
 		t.Errorf("OPA refuses the signature: %v %s", err, out)
 	}
 	bad := repack(t, data, func(f map[string][]byte) { f["pip/data.json"] = []byte(`{}`) })
-	if err := os.WriteFile(file, bad, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, os.WriteFile(file, bad, 0o600))
 	if out, err := exec.CommandContext(t.Context(), opa, "build", "--bundle", file, "--verification-key", pub,
 		"--verification-key-id", "k1", "--signing-alg", alg, "-o", filepath.Join(dir, "out.tar.gz")).CombinedOutput(); err == nil {
 		t.Errorf("OPA takes a changed bundle: %s", out)
@@ -230,9 +207,7 @@ func verifyByOPA(t *testing.T, opa string, data []byte, alg string, key crypto.S
 
 func TestReadBundleRefuses(t *testing.T) {
 	data, err := Write(Spec{Revision: "1", Set: bundleSet(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for name, bad := range map[string][]byte{
 		"nothing":     nil,
 		"text":        []byte("hello"),

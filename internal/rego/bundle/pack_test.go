@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -29,19 +30,13 @@ func TestPackedIsTheBundle(t *testing.T) {
 	set := rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}, Resources: []target.Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
 	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
 	p, err := Pack(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	for _, big := range []int{1, 200_000} { // stored blocks hold 64 KiB
 		meta := meta.With("filler", value.String(string(bytes.Repeat([]byte("x"), big))))
 		parts, err := p.Bundle("12", meta, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		got, err := readVerified(bytes.Join(parts, nil), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if got.Revision != "12" || got.Env != "production" || len(got.Set.Controls()) != 1 || got.Meta["bouncer"] != "4" {
 			t.Errorf("read %+v", got)
 		}
@@ -59,14 +54,10 @@ func TestPackedIsTheBundle(t *testing.T) {
 func BenchmarkPackedBundle(b *testing.B) {
 	ctl, _ := rego.Compile(rego.Meta{ID: 1, Name: "docs", Version: 3}, packable)
 	p, err := Pack(rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}}))
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := p.Bundle("12", meta, nil, nil); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, errtest.Of(p.Bundle("12", meta, nil, nil)))
 	}
 }

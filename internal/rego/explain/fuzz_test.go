@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/reason"
@@ -32,9 +33,7 @@ func FuzzSource(f *testing.F) {
 		f.Add(source, `{"a":1,"b":{"a":2},"m":["x"]}`)
 	}
 	f.Fuzz(func(t *testing.T, source, input string) {
-		if _, err := lang.Check(source); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(lang.Check(source)))
 		list, issues := lang.Attributes(source)
 		again, _ := lang.Attributes(source)
 		one, _ := json.Marshal(list)
@@ -61,9 +60,7 @@ func FuzzSource(f *testing.F) {
 		if len(steps) < 2 || len(steps) > reason.MaxSteps || e.Text == "" || e.Public == "" {
 			t.Fatalf("%d steps, text %q, public %q", len(steps), e.Text, e.Public)
 		}
-		if _, err := json.Marshal(e); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, errtest.Of(json.Marshal(e)))
 		if out.Effect == rego.Allow && !e.Partial && e.Rule != "allow" {
 			t.Fatalf("allowed by %q: %s", e.Rule, e.Text)
 		}

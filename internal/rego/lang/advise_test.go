@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func advice(t *testing.T, source string) []string {
@@ -75,13 +77,9 @@ func TestAdviseSaysNothingOfShippedControls(t *testing.T) {
 	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		mod, err := ast.ParseModule(path, string(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, is := range advise(mod) {
 			t.Errorf("%s:%d: %s", path, is.Line, is.Message)
 		}

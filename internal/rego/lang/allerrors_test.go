@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func found(t *testing.T, source string) []string {
 	t.Helper()
 	issues, err := Check(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var out []string
 	for _, is := range issues {
 		out = append(out, fmt.Sprintf("%d: %s", is.Line, is.Message))

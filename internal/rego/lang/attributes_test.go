@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func attributeTypes(t *testing.T, source string) map[string]string {
@@ -110,9 +112,7 @@ func TestAttributesStable(t *testing.T) {
 	}
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		for _, file := range strings.Split("\n"+string(text), "\n-- ")[1:] { // of a txtar archive
 			name, source, _ := strings.Cut(file, " --\n")
 			if !strings.HasSuffix(name, ".rego") {

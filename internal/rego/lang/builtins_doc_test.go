@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 var update = stdflag.Bool("update", false, "write the list of built-ins in docs/rego.md anew")
@@ -54,9 +56,7 @@ func TestBuiltinsDoc(t *testing.T) {
 		fmt.Fprintf(&b, "- `%s`: %s\n", name, forbidden()[name])
 	}
 	doc, err := os.ReadFile(builtinsDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	before, rest, ok1 := strings.Cut(string(doc), builtinsStart)
 	_, after, ok2 := strings.Cut(rest, builtinsEnd)
 	if !ok1 || !ok2 {
@@ -64,9 +64,7 @@ func TestBuiltinsDoc(t *testing.T) {
 	}
 	whole := before + builtinsStart + b.String() + builtinsEnd + after
 	if *update {
-		if err := os.WriteFile(builtinsDoc, []byte(whole), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.WriteFile(builtinsDoc, []byte(whole), 0o600))
 	} else if whole != string(doc) {
 		t.Errorf("%s does not say which built-ins are offered: go test ./internal/rego/lang -run BuiltinsDoc -update", builtinsDoc)
 	}

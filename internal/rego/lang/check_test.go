@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -137,9 +139,7 @@ func TestSourceLimits(t *testing.T) {
 
 func TestLinter(t *testing.T) {
 	l, err := NewLinter(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	got, err := l.Lint(context.Background(), "package a\n\nimport data.pip.x\n\nallow = true if input.roles[_] == \"a\"\n")
 	if err != nil || len(got) == 0 {
 		t.Fatalf("%v %v", got, err)

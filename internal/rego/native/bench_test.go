@@ -10,6 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -93,9 +94,7 @@ func benchSubject(b testing.TB) (*subject, value.Value, value.Value) {
 		b.Fatal(err, s.err)
 	}
 	in, err := value.Decode([]byte(abacRequest), value.Limits{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	return s, in, abacData()
 }
 
@@ -128,9 +127,7 @@ func BenchmarkNative(b *testing.B) {
 			env.SkipReason = !reason
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.prog.Eval(env, in, src); err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, errtest.Of(s.prog.Eval(env, in, src)))
 			}
 		})
 	}
@@ -142,12 +139,8 @@ func BenchmarkNativeFromJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		in, err := value.Decode([]byte(abacRequest), value.Limits{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := s.prog.Eval(env, in, src); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, err)
+		errtest.Must(b, errtest.Of(s.prog.Eval(env, in, src)))
 	}
 }
 
@@ -158,9 +151,7 @@ func BenchmarkTopdown(b *testing.B) {
 	store := inmem.NewFromObject(doc)
 	txn := storage.NewTransactionOrDie(ctx, store)
 	body, err := s.compiler.QueryCompiler().Compile(ast.MustParseBody("x = data.example.abac.allow; y = data.example.abac.reason"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	errtest.Must(b, err)
 	term := in.Term()
 	b.ReportAllocs()
 	for b.Loop() {

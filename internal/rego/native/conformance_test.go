@@ -13,6 +13,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -135,9 +136,7 @@ func conformanceCases(t *testing.T) []cases.TestCase {
 		all = append(all, set.Cases...)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value/valuetest"
@@ -148,9 +149,7 @@ func TestControls(t *testing.T) {
 	for name, src := range controls {
 		t.Run(name, func(t *testing.T) {
 			s, err := load("package control\n" + src + "\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if s.err != nil {
 				t.Fatal(s.err)
 			}
@@ -172,9 +171,7 @@ func TestEval(t *testing.T) {
 	}
 	in := valuetest.Decode(t, controlInputs[2])
 	r, err := s.prog.Eval(&eval.Env{Now: testNow}, in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !r.Allow.True() || r.Deny.Len() != 2 || !value.Equal(r.Mask, value.Int(3)) {
 		t.Errorf("got %+v", r)
 	}
@@ -232,9 +229,7 @@ func TestUnsupportedIsNamed(t *testing.T) {
 		`allow if regex.match("` + strings.Repeat("a{900}", 25) + `", input.x)`: "regular expression",
 	} {
 		s, err := load("package control\n\n" + src + "\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if u, ok := errors.AsType[*ErrUnsupported](s.err); !ok || !strings.Contains(u.What, what) || u.Location == nil || u.Location.Row != 3 || u.Location.Col == 0 {
 			t.Errorf("%s: %+v", src, s.err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -506,9 +507,7 @@ func sameDraws(t *testing.T) {
 	t.Helper()
 	for name, own := range map[string]string{"rapid.seed": "1", "rapid.shrinktime": "1ns", "rapid.nofailfile": "true"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
-			if err := flag.Set(name, own); err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, flag.Set(name, own))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -97,9 +98,7 @@ func TestHostileProgramsEnd(t *testing.T) {
 	for name, src := range hostile {
 		t.Run(name, func(t *testing.T) {
 			s, err := load("package hostile\n\n" + src + "\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			if s.err != nil {
 				t.Fatal(s.err)
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/conformance.txt and the table in docs/rego.md anew")
@@ -49,9 +51,7 @@ func (l *listing) check(t *testing.T) {
 	slices.Sort(l.lines)
 	text := strings.Join(l.lines, "\n") + "\n"
 	doc, err := os.ReadFile(listingDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	before, rest, ok1 := strings.Cut(string(doc), tableStart)
 	_, after, ok2 := strings.Cut(rest, tableEnd)
 	if !ok1 || !ok2 {
@@ -59,15 +59,9 @@ func (l *listing) check(t *testing.T) {
 	}
 	whole := before + tableStart + l.table() + tableEnd + after
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(listingFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(listingDoc, []byte(whole), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, os.MkdirAll("testdata", 0o755))
+		errtest.Must(t, os.WriteFile(listingFile, []byte(text), 0o600))
+		errtest.Must(t, os.WriteFile(listingDoc, []byte(whole), 0o600))
 		return
 	}
 	if old, err := os.ReadFile(listingFile); err != nil || string(old) != text {

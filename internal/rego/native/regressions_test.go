@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/eval"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -44,9 +45,7 @@ var regressions = []struct{ name, source, want string }{
 func TestRegressions(t *testing.T) {
 	number := func(text string) value.Value {
 		v, err := value.Number(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		return v
 	}
 	input := value.Object(

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -64,9 +65,7 @@ func TestFailedCaseSaysWhy(t *testing.T) {
 		t.Fatal(issues)
 	}
 	in, err := value.Decode([]byte(`{"user": {"id": "eve", "role": "admin"}, "items": []}`), value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	got := RunTests(t.Context(), c, []TestCase{{Name: "granted", Input: in, Expected: true}, {Name: "refused", Input: in}}, nil, rego.Limits{}, nil)
 	if got[0].Passed || !strings.Contains(got[0].Why, "count(input.items) > 0") && !strings.Contains(got[0].Why, "input.user.id") {
 		t.Errorf("the failed case does not say why: %+v", got[0])

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -41,9 +42,7 @@ func TestPositions(t *testing.T) {
 	refused := 0
 	for _, source := range sources {
 		issues, err := lang.Check(source, lib)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		_, more := lang.Attributes(source)
 		for _, tests := range CheckModules([]Module{{Path: "a.rego", Content: source}, {Path: "a_test.rego", Content: source}}) {
 			more = append(more, tests.Issue)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -27,9 +28,7 @@ func runModules(t *testing.T, files ...string) ModuleReport {
 		mods = append(mods, Module{Path: files[i], Content: files[i+1]})
 	}
 	rep, err := TestModules(t.Context(), mods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return rep
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func TestParsePattern(t *testing.T) {
@@ -48,9 +50,7 @@ func BenchmarkNormalisePath(b *testing.B) {
 		b.Run(p, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := NormalisePath(p); err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, errtest.Of(NormalisePath(p)))
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 func must(t testing.TB, doc string) Value {
@@ -152,9 +154,7 @@ func drawValue(depth int, sets bool) *rapid.Generator[Value] {
 			return Int(rapid.Int64Range(-3, 12).Draw(t, "i"))
 		case 3:
 			v, err := Number(rapid.SampledFrom([]string{"1.0", "0.5", "-0", "0.0", "-0.0", "1e1", "10.0", "2.50", "2.5", "9007199254740993", "9007199254740992.0", "1e18", "1000000000000000000", "0.1", "0.10000000000000000555", "-1e-7", "12345678901234567890", "1e30", "1000000000000000000000000000000"}).Draw(t, "n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return v
 		case 4:
 			return String(rapid.SampledFrom([]string{"", "a", "b", "aa", "1", "é", "K\n\""}).Draw(t, "s"))
@@ -178,9 +178,7 @@ func drawValue(depth int, sets bool) *rapid.Generator[Value] {
 				seen[id] = true
 			}
 			v, err := ObjectOf(pairs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			errtest.Must(t, err)
 			return v
 		}
 		return SetOf(rapid.SliceOfN(drawValue(depth-1, sets), 0, 4).Draw(t, "set"))
@@ -287,9 +285,7 @@ func TestFromAny(t *testing.T) {
 	got, err := FromAny(map[string]any{"a": []any{1, 2.5, "x", nil, true, json.Number("1e3"), []string{"s"}}, "b": map[string]string{"k": "v"}, "c": struct {
 		N int `json:"n"`
 	}{3}, "d": uint64(1 << 63), "u": Value{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if diff := cmp.Diff(`{"a":[1,2.5,"x",null,true,1e3,["s"]],"b":{"k":"v"},"c":{"n":3},"d":9223372036854775808}`, string(got.AppendJSON(nil))); diff != "" {
 		t.Error(diff)
 	}
@@ -361,9 +357,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(data, Limits{}); err != nil {
-			b.Fatal(err)
-		}
+		errtest.Must(b, errtest.Of(Decode(data, Limits{})))
 	}
 }
 
@@ -392,9 +386,7 @@ func BenchmarkDecodeMany(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				if _, err := Decode(data, Limits{}); err != nil {
-					b.Fatal(err)
-				}
+				errtest.Must(b, errtest.Of(Decode(data, Limits{})))
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/target"
@@ -101,9 +102,7 @@ func TestCorpus(t *testing.T) {
 func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	files := map[string]string{}
 	name := ""
 	for l := range strings.Lines(string(text)) {
@@ -120,13 +119,9 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	}
 	var cases []struct{ Input value.Value }
 	if files["set.json"] != "" {
-		if err := json.Unmarshal([]byte(files["set.json"]), &set); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(files["set.json"]), &set))
 	}
-	if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, json.Unmarshal([]byte(files["cases.json"]), &cases))
 	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}, Mixes: []ControlLists{{}}}
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(file, "lib/"); ok {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -73,9 +74,7 @@ func same(t testing.TB, a, b gallery) bool {
 	t.Helper()
 	one, err1 := json.Marshal(a)
 	two, err2 := json.Marshal(b)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, errors.Join(err1, err2))
 	return string(one) == string(two) && a.Changed == b.Changed && a.Several.Sent == b.Several.Sent && a.Several.Null == b.Several.Null && reflect.DeepEqual(a.Free, b.Free) && reflect.DeepEqual(a.Any, b.Any)
 }
 
@@ -92,9 +91,7 @@ var documents = []string{
 func TestLikeEncodingJSON(t *testing.T) {
 	for _, doc := range documents {
 		var want gallery
-		if err := json.Unmarshal([]byte(doc), &want); err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, json.Unmarshal([]byte(doc), &want))
 		if got, err := decode(t, doc); err != nil || !same(t, got, want) {
 			t.Errorf("Body of %s =\n%+v, %v, want\n%+v", doc, got, err, want)
 		}
@@ -164,13 +161,9 @@ func TestWrongForms(t *testing.T) {
 func TestTextsAreCopied(t *testing.T) {
 	data := []byte(`{"name":"abc","words":["def"],"free":{"ghi":"jkl"},"labels":{"mno":"pqr"}}`)
 	v, err := value.Decode(data, value.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	var in struct{ Body gallery }
-	if err := InputOf(reflect.TypeOf(in)).Body(reflect.ValueOf(&in).Elem(), v); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, InputOf(reflect.TypeOf(in)).Body(reflect.ValueOf(&in).Elem(), v))
 	clear(data)
 	b := in.Body
 	if b.Name != "abc" || b.Words[0] != "def" || b.Free["ghi"] != "jkl" || b.Labels["mno"] != "pqr" {
@@ -201,9 +194,7 @@ func TestParams(t *testing.T) {
 	req.Header.Set("Same", "name")
 	in := input{}
 	b := InputOf(reflect.TypeFor[input]())
-	if err := b.Params(reflect.ValueOf(&in).Elem(), req, req.URL.Query()); err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, b.Params(reflect.ValueOf(&in).Elem(), req, req.URL.Query()))
 	if in.Limit != 100 || in.ID != 7 || in.Kind != "a" || !slices.Equal(in.Tags, []string{"x", "y"}) || in.Since.Year() != 2026 || !in.Strict || in.Match != `"3"` || in.Same.Same != "name" || in.Body != nil {
 		t.Errorf("Params = %+v", in)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/contract"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 )
 
 const english = `{"info":{"title":"Example"},"paths":{"/a":{"get":{"summary":"List","description":"Lists."}},"/b/c":{"get":{"summary":"Read"}}}}`
@@ -51,9 +52,7 @@ func TestRenderedOnce(t *testing.T) {
 func TestTranslated(t *testing.T) {
 	s, _ := example(t)
 	e, err := s.Get("", "es")
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	if !strings.Contains(string(e.Body), `"summary":"Lista"`) || !slices.Contains(e.Missing, "Lists.") || slices.Contains(e.Missing, "List") {
 		t.Errorf("Spanish edition = %s\nmissing %q, want Lists.", e.Body, e.Missing)
 	}

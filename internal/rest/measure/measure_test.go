@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -47,9 +48,7 @@ func TestBillsAreByTenantAndOperation(t *testing.T) {
 			counted[key]++
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	read, write := m.Prepare("read", "GET"), m.Prepare("write", "POST")
 	for range 3 {
 		m.Bill(m.Tenant("a"), &read, at)

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -91,9 +92,7 @@ func TestPlainRedirects(t *testing.T) {
 		}, API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}
 		req := httptest.NewRequest("POST", "/", nil)
 		u, err := req.URL.Parse("http://x" + c.target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		req.URL, req.Host = u, c.host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)

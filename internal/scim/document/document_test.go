@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -100,9 +101,7 @@ func TestEquals(t *testing.T) {
 		`urn:ietf:params:scim:schemas:core:2.0:User:userName eq "ann"`: "ann",
 	} {
 		f, err := ParseFilter(UserKind(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		errtest.Must(t, err)
 		if got, ok := f.Equals("userName"); got != want || ok != (want != "") {
 			t.Errorf("Equals of %s = %q, %v, want %q", text, got, ok, want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
@@ -22,9 +23,7 @@ func box(t *testing.T, keys ...byte) *secret.Box {
 		all[i][0] = k
 	}
 	b, err := secret.New(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errtest.Must(t, err)
 	return b
 }
 
@@ -38,7 +37,7 @@ func maskKeys(b *secret.Box) Column {
 func put(t *testing.T, c *db.Cluster, b *secret.Box, n int) {
 	t.Helper()
 	for _, id := range []scope.TenantID{scope.DefaultTenant, dbtest.Second} {
-		must(t, c.Write(context.Background(), id, func(tx *db.Tx) error {
+		errtest.Must(t, c.Write(context.Background(), id, func(tx *db.Tx) error {
 			for i := range n {
 				kid := fmt.Sprintf("k%04d", i)
 				sealed, err := b.Seal([]byte(kid), place(id, kid))
@@ -56,7 +55,7 @@ func put(t *testing.T, c *db.Cluster, b *secret.Box, n int) {
 
 func set(t *testing.T, c *db.Cluster, id scope.TenantID, kid string, sealed []byte) {
 	t.Helper()
-	must(t, c.Write(context.Background(), id, func(tx *db.Tx) error {
+	errtest.Must(t, c.Write(context.Background(), id, func(tx *db.Tx) error {
 		_, err := tx.Exec(context.Background(), `UPDATE mask_keys SET sealed = $2 WHERE kid = $1`, kid, sealed)
 		return err
 	}))
@@ -67,15 +66,8 @@ func get(t *testing.T, c *db.Cluster, id scope.TenantID, kid string) []byte {
 	out, err := db.Read(context.Background(), c, id, func(tx *db.Tx) ([]byte, error) {
 		return db.One[[]byte](context.Background(), tx, `SELECT sealed FROM mask_keys WHERE kid = $1`, kid)
 	})
-	must(t, err)
+	errtest.Must(t, err)
 	return out
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestReplicas: several replicas seal the same values again at once. All of them succeed and know
@@ -124,13 +116,13 @@ func TestConcurrentChange(t *testing.T) {
 			if at := place(id, key.(string)); id == dbtest.Second { // between the read and the write
 				changes++
 				sealed, err := old.Seal(fmt.Appendf(nil, "change %d", changes), at)
-				must(t, err)
+				errtest.Must(t, err)
 				set(t, c, id, key.(string), sealed)
 			}
 			return place(id, key.(string))
 		}
 		s := Sealer{Stores: c, Columns: []Column{column}, Logger: slog.New(slog.DiscardHandler)}
-		must(t, s.Run(context.Background()))
+		errtest.Must(t, s.Run(context.Background()))
 		if got, known := s.Counts(); !known || got != (Counts{Old: 1}) || changes != rounds {
 			t.Errorf("Counts = %+v, %v after %d changes, want one left after %d", got, known, changes, rounds)
 		}
@@ -146,14 +138,14 @@ func TestUnreadable(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		put(t, c, box(t, 1), 3)
 		lost, err := box(t, 9).Seal([]byte("lost-secret"), place(dbtest.Second, "k0001"))
-		must(t, err)
+		errtest.Must(t, err)
 		set(t, c, dbtest.Second, "k0001", lost)
 		elsewhere := get(t, c, dbtest.Second, "k0000") // bound to another row
 		set(t, c, scope.DefaultTenant, "k0002", elsewhere)
 		set(t, c, scope.DefaultTenant, "k0000", []byte{}) // no secret
 		var log bytes.Buffer
 		s := Sealer{Stores: c, Columns: []Column{maskKeys(box(t, 2, 1))}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		must(t, s.Run(context.Background()))
+		errtest.Must(t, s.Run(context.Background()))
 		if got, known := s.Counts(); !known || got != (Counts{Unreadable: 2}) {
 			t.Errorf("Counts = %+v, %v, want two unreadable values", got, known)
 		}

@@ -31,7 +31,7 @@ func TestStructure(t *testing.T) {
 	t.Run("package comments", func(t *testing.T) { checkPackageComments(t, files) })
 	t.Run("names", func(t *testing.T) { checkNames(t, files) })
 	t.Run("comments name their function", func(t *testing.T) { checkDocNames(t, files) })
-	t.Run("rooms of the API", func(t *testing.T) { checkRooms(t, files) })
+	t.Run("areas of the API", func(t *testing.T) { checkAreas(t, files) })
 	t.Run("SQL in store files", func(t *testing.T) { checkSQL(t, files) })
 	t.Run("clock and chance come in", func(t *testing.T) { checkClock(t, files) })
 	t.Run("init and fatal", func(t *testing.T) { checkCalls(t, files) })

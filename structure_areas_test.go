@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// checkRooms: operations are registered in a room of the API, in a file that is named
+// checkAreas: operations are registered in an area of the API, in a file that is named
 // for the first segment of their path: /policies/{policy_id}/test stands in
 // policies.go or policies_<topic>.go.
-func checkRooms(t *testing.T, files []source) {
+func checkAreas(t *testing.T, files []source) {
 	found := 0
 	for _, s := range files {
 		if s.test || !slices.Contains(s.imports(), module+"internal/rest") {
@@ -22,7 +22,7 @@ func checkRooms(t *testing.T, files []source) {
 		for _, p := range operationPaths(s.file) {
 			found++
 			if path.Dir(s.dir) != "internal/api" {
-				t.Errorf("%s/%s registers %s outside the rooms of the API", s.dir, s.name, p)
+				t.Errorf("%s/%s registers %s outside the areas of the API", s.dir, s.name, p)
 				continue
 			}
 			if segment := firstSegment(p); s.name != segment+".go" && !strings.HasPrefix(s.name, segment+"_") {

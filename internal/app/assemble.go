@@ -439,7 +439,7 @@ func startReseal(p *parts) {
 	p.task("secrets under old keys", func(ctx context.Context) error {
 		return repeat(ctx, time.Hour, func() {
 			if err := sealer.Run(ctx); err != nil && ctx.Err() == nil {
-				p.log.Warn("secrets could not all be sealed again under the first encryption key", "error", err)
+				p.log.Warn("some secrets could not be encrypted with the current key", "error", err)
 			}
 		})
 	})

@@ -63,7 +63,7 @@ type libraryLog struct{ *slog.Logger }
 // Write implements io.Writer.
 func (l libraryLog) Write(line []byte) (int, error) {
 	text, _, _ := strings.Cut(string(line), `"`)
-	l.Warn("a library reported something", "text", strings.ToValidUTF8(text[:min(len(text), 200)], "?"))
+	l.Warn("message of a library", "text", strings.ToValidUTF8(text[:min(len(text), 200)], "?"))
 	return len(line), nil
 }
 

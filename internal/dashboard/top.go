@@ -15,7 +15,7 @@ const (
 	ByResource = "resource"
 )
 
-// Top has the controls or resources with the most denials.
+// Top lists the controls or resources with the most denials.
 type Top struct {
 	By     string    `json:"by" enum:"policy,resource" doc:"The ranked kind."`
 	Window string    `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"The window that was asked for. The count starts at a full hour."`

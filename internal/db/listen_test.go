@@ -83,7 +83,7 @@ func TestWarnsOfLostAnnouncements(t *testing.T) {
 	}
 
 	cut("false")
-	wantLine(`level=WARN msg="the database cannot be reached`)
+	wantLine(`level=WARN msg="the connection that announces changes of other replicas is lost`)
 	o.seconds.Add(59)
 	o.awaitAttempt(t)
 	o.wantSilence(t, "within a minute")
@@ -91,7 +91,7 @@ func TestWarnsOfLostAnnouncements(t *testing.T) {
 	wantLine("level=WARN")
 	cut("true")
 	wantRestored()
-	wantLine(`level=INFO msg="the database announces the changes of other replicas again"`)
+	wantLine(`level=INFO msg="the connection that announces changes of other replicas is back"`)
 	cut("true") // another loss within the minute, which ends at once
 	wantRestored()
 	o.wantSilence(t, "after all")

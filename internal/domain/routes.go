@@ -96,7 +96,7 @@ func (r *Routes) Refresh(ctx context.Context) {
 	if now := r.now(); now.Sub(r.read).Abs() >= refreshPause {
 		r.read = now
 		if err := r.load(ctx); err != nil {
-			r.log.Warn("the routes of domains cannot be read", "error", err)
+			r.log.Warn("the routes of domains cannot be loaded", "error", err)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (r *Routes) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := r.load(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("the routes of domains cannot be read", "error", err)
+			r.log.Warn("the routes of domains cannot be loaded", "error", err)
 		}
 	}
 }

@@ -389,5 +389,5 @@ func (b *Bouncer) maintain(ctx context.Context) {
 // noteUnsolicited logs that the application sent bytes that belong to no request.
 func (b *Bouncer) noteUnsolicited() {
 	b.count.UnaskedBytes.Add(1)
-	b.log.Warn("the application sent bytes that belong to no request; for a while its connections serve one request each", "upstream", b.cfg.Upstream)
+	b.log.Warn("the application sent unsolicited bytes; its connections are not reused for a while", "upstream", b.cfg.Upstream)
 }

@@ -54,7 +54,7 @@ func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	go func() {
 		defer close(m.done)
 		if err := m.srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			b.log.Error("metrics are no longer served", "error", err)
+			b.log.Error("the metrics listener failed", "error", err)
 		}
 	}()
 	b.log.Info("metrics are served", "address", l.Addr().String())

@@ -11,7 +11,7 @@ import (
 // send nothing.
 const freshTimeout = time.Second
 
-// FreshConns are the connections of a server on which no request was read yet. After Shutdown,
+// FreshConns are the connections of a server on which no request has been read yet. After Shutdown,
 // net/http closes them without an answer, even if a request arrives.
 type FreshConns struct {
 	mu   sync.Mutex

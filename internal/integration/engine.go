@@ -211,7 +211,7 @@ func (f *Forwarder) has(ctx context.Context, tenantID scope.TenantID, it Integra
 	if err != nil || there == tag {
 		return true
 	}
-	f.Logger.Warn("the store of a policy engine has another bundle than the one that was pushed last: it is pushed again",
+	f.Logger.Warn("the store of a policy engine has another bundle than the last one pushed; pushing again",
 		"tenant", tenantID, "integration", it.ID, "pushed", tag, "found", there)
 	return false
 }

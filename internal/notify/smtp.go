@@ -18,7 +18,7 @@ import (
 var errNoStartTLS = errors.New("the server does not offer STARTTLS")
 
 // errNoAuth means that the server does not offer the authentication method of the channel.
-var errNoAuth = errors.New("the server does not offer this way to sign in")
+var errNoAuth = errors.New("the server does not offer the configured authentication method")
 
 // Reply codes (RFC 5321): the server waits for the mail; the server accepted it.
 const (

@@ -260,7 +260,7 @@ func TestMailRefusals(t *testing.T) {
 				format.StartTLS, settings("starttls"), password, 550, "x [r",
 			},
 			"no STARTTLS":      {&mailServer{methods: []string{"PLAIN"}}, format.NoTLS, settings("starttls"), password, 0, "STARTTLS"},
-			"no such AUTH":     {&mailServer{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "sign in"},
+			"no such AUTH":     {&mailServer{methods: []string{"XOAUTH2"}}, format.StartTLS, settings("starttls"), password, 0, "authentication method"},
 			"a wrong password": {&mailServer{methods: []string{"PLAIN"}}, format.ImplicitTLS, settings("implicit"), map[string]any{"username": "robot", "password": "wr0ng"}, 535, "wrong password"},
 		} {
 			ch := b.channel(Draft{Name: name, Type: format.Email, Endpoint: c.server.open(t, c.serves, own), Settings: c.settings, Credential: c.credential})

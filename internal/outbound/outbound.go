@@ -49,7 +49,7 @@ type Config struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// Request is one call.
+// Request describes one outbound HTTP request.
 type Request struct {
 	Method string // empty means GET
 	URL    string

@@ -170,7 +170,7 @@ func (s *Service) settle(ctx context.Context, d Deployment, reason string, write
 		}
 		if now := s.Ticks(); n == 1 || now.Sub(warned) >= warnAgain {
 			warned = now
-			s.Logger.Warn("the end of a deployment cannot be stored, and is tried again until it is", "tenant", d.Tenant, "deployment", d.ID,
+			s.Logger.Warn("the end of a deployment cannot be stored; retrying", "tenant", d.Tenant, "deployment", d.ID,
 				"writes_refused", writesRefused, "attempts", n, "error", err)
 		}
 		if !pause.For(ctx, settleRetry) {

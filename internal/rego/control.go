@@ -110,7 +110,7 @@ func (c *Control) Meta() Meta { return c.meta }
 // Source returns the control's text.
 func (c *Control) Source() string { return c.source }
 
-// Package returns the control's package, dotted, without data.
+// Package returns the control's package, in dotted form, without the "data." prefix.
 func (c *Control) Package() string {
 	c.ready()
 	return c.code.Package

@@ -434,7 +434,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	WriteBytes(w, status, JSONMedia, body)
 }
 
-// Encode renders v as JSON with a newline at its end. It does not escape < and >.
+// Encode renders v as JSON with a newline at its end. It does not escape <, > and &.
 func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -189,7 +189,7 @@ func (s *Service) Offer(ctx context.Context, t scope.TenantID) (Offer, error) {
 // enabledRecord returns the record of a tenant that is served and has an enabled provider. For all others
 // it returns the same fault, NotFound sign_on_off.
 func (s *Service) enabledRecord(ctx context.Context, t scope.TenantID) (record, error) {
-	none := fault.New(fault.NotFound, "sign_on_off", "people of this tenant do not sign in at an identity provider")
+	none := fault.New(fault.NotFound, "sign_on_off", "single sign-on is not enabled for this tenant")
 	home, served, err := s.Auth.HomeTenant(ctx, t)
 	if err != nil {
 		return record{}, err

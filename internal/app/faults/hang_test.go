@@ -121,7 +121,7 @@ func TestStoreThatHangs(t *testing.T) {
 	s.Anonymous().Within(3*time.Second).Do(t, "GET", "/health/ready", nil).Want(503)
 	a.Within(25*time.Second).Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}).Want(503)
 	apptest.Eventually(t, time.Minute, func() error {
-		if !strings.Contains(s.Log.String(), "cannot be reached to announce the changes of other replicas") {
+		if !strings.Contains(s.Log.String(), "the connection that announces changes of other replicas is lost") {
 			return errors.New("the log has no warning that announcements are missed")
 		}
 		return nil

@@ -93,13 +93,13 @@ func (l *Listener) reconnect(ctx context.Context) *pgx.Conn {
 		c, err := l.connect(ctx)
 		if err == nil {
 			if warned {
-				l.Log.Info("the database announces the changes of other replicas again", "attempts", n)
+				l.Log.Info("the connection that announces changes of other replicas is back", "attempts", n)
 			}
 			return c
 		}
 		if now := l.Now(); ctx.Err() == nil && now.Sub(l.warned) >= warnAgain {
 			l.warned, warned = now, true
-			l.Log.Warn("the database cannot be reached to announce the changes of other replicas, and is tried again until it answers", "attempts", n, "error", err)
+			l.Log.Warn("the connection that announces changes of other replicas is lost; retrying", "attempts", n, "error", err)
 		}
 		if !pause.For(ctx, wait) {
 			break

@@ -24,7 +24,7 @@ type Compiled struct {
 	Refs        Refs
 	// Libraries are those that the control imports, directly or indirectly, sorted by package.
 	Libraries []Library
-	// Package is dotted, without data.
+	// Package is in dotted form, without the "data." prefix.
 	Package string
 }
 

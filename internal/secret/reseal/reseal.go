@@ -108,10 +108,10 @@ func (s *Sealer) Run(ctx context.Context) error {
 		}
 	}
 	if r.resealed > 0 {
-		s.Logger.Info("secrets were sealed again under the first encryption key", "count", r.resealed)
+		s.Logger.Info("secrets were encrypted with the current key", "count", r.resealed)
 	}
 	if r.Unreadable > 0 {
-		s.Logger.Error("secrets do not open with any encryption key", "count", r.Unreadable, "values", r.names)
+		s.Logger.Error("some secrets cannot be decrypted with any configured key", "count", r.Unreadable, "values", r.names)
 	}
 	if err != nil {
 		s.counts.Store(nil)

@@ -60,50 +60,44 @@ func (h *Handler) tenants(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
 		Summary: "List tenants", Description: "Sorted by id. Platform administrators see all tenants, others only their own. Only the answer for a single tenant includes usage.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[tenant.Page], error) {
-			return rest.Answer(h.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit}))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[tenant.Page], error) {
+		return rest.Answer(h.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit}))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a tenant",
 		Description: "Only for platform administrators. The id is derived from the name; if it is or was ever taken, a number is appended. A domain that another tenant has: 409.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[tenant.Draft]) (*rest.JSON[tenant.Tenant], error) {
-			return rest.Answer(h.Tenants.Create(ctx, sc, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[tenant.Draft]) (*rest.JSON[tenant.Tenant], error) {
+		return rest.Answer(h.Tenants.Create(ctx, sc, in.Body))
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-tenant", Method: http.MethodGet, Path: "/tenants/{tenant_id}", Permission: "tenants:read", Tags: tags,
 		Summary: "Read a tenant", Description: "Includes the usage. A tenant other than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*rest.JSON[tenant.Tenant], error) {
-			return rest.Answer(h.Tenants.Get(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *TenantPath) (*rest.JSON[tenant.Tenant], error) {
+		return rest.Answer(h.Tenants.Get(ctx, sc, in.ID))
+	})
 	rest.Register(r, rest.Op{
 		ID: "update-tenant", Method: http.MethodPut, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a tenant",
 		Description: "Members that are not sent keep their value, within settings too; null removes a setting. Only a platform administrator may change limits, plan and status (422). A suspended tenant is refused at once.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *tenantUpdateIn) (*rest.JSON[tenant.Tenant], error) {
-			return rest.Answer(h.Tenants.Update(ctx, sc, in.ID, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *tenantUpdateIn) (*rest.JSON[tenant.Tenant], error) {
+		return rest.Answer(h.Tenants.Update(ctx, sc, in.ID, in.Body))
+	})
 	rest.Register(r, rest.Op{
 		ID: "delete-tenant", Method: http.MethodDelete, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a tenant",
 		Description: "The tenant's credentials stop working at once. Its data is kept for 30 days, or a platform administrator purges it now. The default tenant cannot be deleted (409).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *tenantDeleteIn) (*rest.JSON[tenant.Deletion], error) {
-			return rest.Answer(h.Tenants.Delete(ctx, sc, in.ID, in.HardDelete))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *tenantDeleteIn) (*rest.JSON[tenant.Deletion], error) {
+		return rest.Answer(h.Tenants.Delete(ctx, sc, in.ID, in.HardDelete))
+	})
 	rest.Register(r, rest.Op{
 		ID: "list-tenant-alerts", Method: http.MethodGet, Path: "/tenants/{tenant_id}/alerts", Permission: "tenants:read", Tags: tags,
 		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit, and is resolved when usage falls.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*rest.JSON[[]tenant.Alert], error) {
-			return rest.Answer(h.Tenants.Alerts(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *TenantPath) (*rest.JSON[[]tenant.Alert], error) {
+		return rest.Answer(h.Tenants.Alerts(ctx, sc, in.ID))
+	})
 	h.tenantKeys(r, tags)
 }
 

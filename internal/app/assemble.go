@@ -218,7 +218,7 @@ func (p *parts) openStores(ctx context.Context) error {
 // openBox returns the encryption of secrets with the configured keys. In demo mode it creates a key
 // once and keeps it beside the data.
 func (p *parts) openBox() (*secret.Box, error) {
-	keys, err := p.cfg.Keys()
+	keys, err := p.cfg.keys()
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // apiConfig returns the configuration of the API.
 func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	p.ide.Version, p.telemetry.Version = version, version
-	proxies, _ := p.cfg.Proxies() // checked by Check
+	proxies, _ := p.cfg.proxies() // checked by Check
 	return api.Config{
 		Kit: rest.Config{
 			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Hosts: hosts(p.cfg, p.routes),

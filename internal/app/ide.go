@@ -19,7 +19,7 @@ import (
 
 // setUpEditors sets up the services for editors and repositories. work runs their deployments.
 func (p *parts) setUpEditors(context.Context) error {
-	allow, err := p.cfg.Targets()
+	allow, err := p.cfg.targets()
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ import (
 
 // setUpIntegrations sets up the calls to tenants' own systems.
 func setUpIntegrations(p *parts) error {
-	allow, err := p.cfg.Targets()
+	allow, err := p.cfg.targets()
 	if err != nil {
 		return err
 	}

@@ -263,7 +263,7 @@ func (o *Outgoing) Each(fn func(name, value string)) {
 		}
 		for _, v := range values {
 			if name == "Cookie" {
-				if v = WithoutSession(v); v == "" {
+				if v = withoutSession(v); v == "" {
 					continue
 				}
 			}

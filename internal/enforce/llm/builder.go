@@ -366,7 +366,7 @@ func Lines(src Source, entries []value.Value) (*Request, *Error) {
 			bodies = append(bodies, rest)
 		}
 	}
-	return ParseAll(src, bodies)
+	return parseAll(src, bodies)
 }
 
 // request returns the collected request.

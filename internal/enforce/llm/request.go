@@ -109,12 +109,12 @@ func (r *Request) Doc() value.Value {
 // because a server may read it whatever the path says. The path and Anthropic's version header only
 // distinguish two formats that look the same.
 func Parse(src Source, body value.Value) (*Request, *Error) {
-	return ParseAll(src, []value.Value{body})
+	return parseAll(src, []value.Value{body})
 }
 
-// ParseAll reads several bodies that are sent together, as a batch. They make one request, with the
+// parseAll reads several bodies that are sent together, as a batch. They make one request, with the
 // sum of their tokens.
-func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
+func parseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	b := builder{src: src}
 	for _, body := range bodies {
 		if err := b.body(body); err != nil {

@@ -201,7 +201,7 @@ func (s *EventStream) document(ev *event, doc []byte, where places) {
 		}
 		text, at := inner, []int32(nil)
 		if bytes.IndexByte(inner, '\\') >= 0 {
-			text, at = Unescape(nil, nil, inner)
+			text, at = unescape(nil, nil, inner)
 		}
 		s.extend(p.channel, ev, text, at, raw, true)
 	}
@@ -229,7 +229,7 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 				walk(m, hint)
 			}
 		case '"':
-			text, _ := Unescape(nil, nil, doc[n.start+1:n.end-1])
+			text, _ := unescape(nil, nil, doc[n.start+1:n.end-1])
 			if kind, ok := fitsHint(hint&s.rules.set, text); ok {
 				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.appendQuoted(nil, text, s.rules.how[kind])})
 			}
@@ -303,7 +303,7 @@ func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Ki
 func (s *EventStream) maskSingle(ev *event, raw int, inner []byte, quoted bool) {
 	text, at := inner, []int32(nil)
 	if quoted && bytes.IndexByte(inner, '\\') >= 0 {
-		text, at = Unescape(nil, nil, inner)
+		text, at = unescape(nil, nil, inner)
 	}
 	spans, _ := s.rules.set.Scan(nil, text, 0, true)
 	p := &part{ev: ev, raw: raw, at: at, end: len(text), quoted: quoted}

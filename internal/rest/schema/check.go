@@ -40,7 +40,7 @@ type Body struct {
 	Record *huma.Schema
 	// Lenient ignores unknown members, which foreign protocols need.
 	Lenient bool
-	// Type is the Go type of the body. It may be an Offender.
+	// Type is the Go type of the body. It may be an offender.
 	Type reflect.Type
 }
 
@@ -230,12 +230,12 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 	return doc, true
 }
 
-// Offender is a body that can report offences which no schema can express. If its schema finds no
+// offender is a body that can report offences which no schema can express. If its schema finds no
 // offences, its use case reports them. If it finds some, they are added here, so that a caller
 // learns of all at once.
-type Offender interface{ Offences() []fault.Detail }
+type offender interface{ Offences() []fault.Detail }
 
-var offenderType = reflect.TypeFor[Offender]()
+var offenderType = reflect.TypeFor[offender]()
 
 // withOffences adds the offences that a body of type t reports. The body does not receive values
 // that its schema refuses; offences at, in or around their places are left out.
@@ -254,7 +254,7 @@ func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if err := json.Unmarshal(kept.AppendJSON(nil), body.Interface()); err != nil {
 		return c.details
 	}
-	if known, ok := reflect.TypeAssert[Offender](body); ok {
+	if known, ok := reflect.TypeAssert[offender](body); ok {
 		for _, d := range known.Offences() {
 			if !overlaps(bad, d.Pointer) && len(c.details) < MaxDetails {
 				c.details = append(c.details, d)

@@ -306,7 +306,7 @@ func (p *parts) setUpObjects(context.Context) error {
 		return err
 	}
 	p.bouncers = &bouncer.Service{
-		Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Box: credentials, Root: p.cfg.URL() + "/api/v1", LinksOf: policy.LinksOfBouncer,
+		Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Box: credentials, Root: p.cfg.url() + "/api/v1", LinksOf: policy.LinksOfBouncer,
 		VerifyKey: func(ctx context.Context, t scope.TenantID) (bouncer.VerifyKey, error) {
 			return p.bridge.VerifyKey(ctx, t)
 		},

@@ -91,8 +91,8 @@ func (c *Config) checkRegions() error {
 // minSpoolBytes is the smallest limit of a spool: one record must fit.
 const minSpoolBytes = 16 << 20
 
-// Check returns an error for the first invalid setting. The text begins with its name.
-func (c *Config) Check() error {
+// check returns an error for the first invalid setting. The text begins with its name.
+func (c *Config) check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
 	}
@@ -238,8 +238,8 @@ func (c *Config) keys() ([][32]byte, error) {
 	return out, nil
 }
 
-// URL returns the address at which clients reach this server.
-func (c *Config) URL() string {
+// url returns the address at which clients reach this server.
+func (c *Config) url() string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
@@ -251,7 +251,7 @@ func (c *Config) URL() string {
 
 // host returns the host name of this server; localhost if its URL has an IP address.
 func (c *Config) host() string {
-	u, err := url.Parse(c.URL())
+	u, err := url.Parse(c.url())
 	if err != nil || u.Hostname() == "" {
 		return "localhost"
 	}

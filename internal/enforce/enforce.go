@@ -194,8 +194,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Bouncer is one enforcement point. Make it with New. Serve with Run, or use handler in
-// another server.
+// Bouncer is one enforcement point. Make it with New, and serve with Run.
 type Bouncer struct {
 	cfg       Config
 	log       *slog.Logger

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// Category is the prefix of a mask path that names a category of personal data instead of a
+	// categoryPrefix is the prefix of a mask path that names a category of personal data instead of a
 	// member: pii:emails.
-	Category = "pii:"
-	// Request is the prefix of a mask path for the request's body instead of the answer's:
+	categoryPrefix = "pii:"
+	// requestPrefix is the prefix of a mask path for the request's body instead of the answer's:
 	// request:pii:emails, request:messages.0.content.
-	Request = "request:"
+	requestPrefix = "request:"
 )
 
 // MaxHeld limits how much of a body is buffered, in bytes.
@@ -68,7 +68,7 @@ type Rules struct {
 // Split separates the masks of the answer from those of the request.
 func Split(list []masking.MaskRule) (answer, request []masking.MaskRule) {
 	for _, r := range list {
-		if path, ok := strings.CutPrefix(r.Path, Request); ok {
+		if path, ok := strings.CutPrefix(r.Path, requestPrefix); ok {
 			request = append(request, masking.MaskRule{Path: path, Strategy: r.Strategy})
 		} else {
 			answer = append(answer, r)
@@ -82,13 +82,13 @@ func Split(list []masking.MaskRule) (answer, request []masking.MaskRule) {
 func New(list []masking.MaskRule, key masking.HashKey) (*Rules, error) {
 	r := &Rules{key: key}
 	for _, m := range list {
-		if name, ok := strings.CutPrefix(m.Path, Header); ok {
+		if name, ok := strings.CutPrefix(m.Path, headerPrefix); ok {
 			if err := r.addHeader(name, m.Strategy); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		name, ok := strings.CutPrefix(m.Path, Category)
+		name, ok := strings.CutPrefix(m.Path, categoryPrefix)
 		if !ok {
 			r.paths = append(r.paths, m)
 			continue

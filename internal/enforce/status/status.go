@@ -46,20 +46,20 @@ func NewSignals() *Signals {
 
 // NoteAppLost records that a request got no connection to the application. The first call
 // since the last report causes a report now. Run detects when the application is back.
-func (r *Signals) NoteAppLost() {
-	if r.Lost.Swap(true) {
+func (s *Signals) NoteAppLost() {
+	if s.Lost.Swap(true) {
 		return
 	}
 	select {
-	case r.app <- struct{}{}:
+	case s.app <- struct{}{}:
 	default:
 	}
 }
 
 // Wake causes a report now.
-func (r *Signals) Wake() {
+func (s *Signals) Wake() {
 	select {
-	case r.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default: // a report is due already
 	}
 }

@@ -218,7 +218,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.Pass && len(v.Mask) > 0 {
 		if refusal := b.masks.Request(w, r, st.Settings, &in, &v); refusal != nil {
-			in.Seen.Account().Refund(r.Context())
+			in.Seen.UsageAccount().Refund(r.Context())
 			v.Resolve(refusal, nil)
 			v.Mask = nil
 		}

@@ -304,15 +304,9 @@ func CopyAnswer(dst, src http.Header) {
 			named = append(named, textproto.CanonicalMIMEHeaderKey(textproto.TrimString(part)))
 		}
 	}
-next:
 	for name, values := range src {
-		if hopByHop[name] || IsBouncers(name) {
+		if hopByHop[name] || IsBouncers(name) || slices.Contains(named, name) {
 			continue
-		}
-		for _, n := range named {
-			if n == name {
-				continue next
-			}
 		}
 		if name == "Set-Cookie" && slices.ContainsFunc(values, isSession) {
 			values = slices.DeleteFunc(slices.Clone(values), isSession)

@@ -2,8 +2,10 @@ package mask
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
@@ -413,7 +415,9 @@ func (s *EventStream) release() error {
 
 // append appends the event with its edits.
 func (e *event) append(dst []byte) []byte {
-	sortEdits(e.edits)
+	slices.SortStableFunc(e.edits, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
 	at := 0
 	for _, x := range e.edits {
 		if x.start < at { // inside or touching an edit that was applied already

@@ -128,17 +128,17 @@ func (r *Rules) Text(text []byte) []byte {
 	if len(spans) == 0 {
 		return text
 	}
-	return r.hide(make([]byte, 0, len(text)+64), text, spans)
+	return r.appendMasked(make([]byte, 0, len(text)+64), text, 0, spans)
 }
 
-func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
-	at := 0
+// appendMasked appends a text from a position on, with its spans replaced.
+func (r *Rules) appendMasked(dst, text []byte, from int, spans []pii.Span) []byte {
 	for _, s := range spans {
-		dst = append(dst, text[at:s.Start]...)
+		dst = append(dst, text[from:s.Start]...)
 		dst = r.appendReplacement(dst, text[s.Start:s.End], r.how[s.Kind])
-		at = s.End
+		from = s.End
 	}
-	return append(dst, text[at:]...)
+	return append(dst, text[from:]...)
 }
 
 // appendReplacement appends the replacement of a text under a strategy.
@@ -196,14 +196,7 @@ func (t *TextStream) writeScanned(final bool) error {
 	if scanned == t.from {
 		return nil
 	}
-	t.done = t.done[:0]
-	at := t.from
-	for _, s := range spans {
-		t.done = append(t.done, t.text[at:s.Start]...)
-		t.done = t.rules.appendReplacement(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
-		at = s.End
-	}
-	t.done = append(t.done, t.text[at:scanned]...)
+	t.done = t.rules.appendMasked(t.done[:0], t.text[:scanned], t.from, spans)
 	cut := max(0, scanned-pii.Context)
 	t.text = append(t.text[:0], t.text[cut:]...)
 	t.from = scanned - cut

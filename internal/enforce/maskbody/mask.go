@@ -227,12 +227,6 @@ func rewriteMethodOf(types []string, rules *mask.Rules) rewriteMethod {
 	return unreadableType
 }
 
-// Rewriter changes a body while it passes.
-type Rewriter interface {
-	io.Writer
-	Close() error
-}
-
 // stream masks a body piece by piece. The header is sent first, so that only a broken
 // connection can tell the client that masking failed.
 func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask.Rules, how rewriteMethod, body io.Reader) {
@@ -246,7 +240,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 		}
 		return rc.Flush()
 	}
-	var to Rewriter
+	var to io.WriteCloser
 	switch how {
 	case events:
 		to = rules.EventsTo(out)
@@ -264,7 +258,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 }
 
 // rewrite copies a body through a rewriter.
-func (m *Masker) rewrite(to Rewriter, ans *upstream.Answer, body io.Reader) error {
+func (m *Masker) rewrite(to io.WriteCloser, ans *upstream.Answer, body io.Reader) error {
 	buf := m.Buffers.Get()
 	defer m.Buffers.Put(buf)
 	return m.Panics.Run("a mask panicked", func() error {

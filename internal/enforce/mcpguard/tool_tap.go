@@ -93,7 +93,7 @@ func (t *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 type tapWriter struct {
 	tap     *toolTap
 	rules   mask.Rules
-	to      maskbody.Rewriter
+	to      io.WriteCloser
 	data    []byte
 	stopped bool
 }

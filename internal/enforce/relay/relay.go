@@ -54,8 +54,8 @@ type Relay struct {
 func (rl *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
 	head := rl.outgoingHeader(in, st.Settings, who)
 	head.Apply(in.HeaderChanges(st, v.Decision.Resource, who))
-	meter := in.Seen.Account()
-	defer meter.Charge(context.WithoutCancel(r.Context()), usage.NoCost)
+	account := in.Seen.UsageAccount()
+	defer account.Charge(context.WithoutCancel(r.Context()), usage.NoCost)
 	rules, err := rl.Masks.Rules(st.Settings, v)
 	if err != nil {
 		rl.Count.MaskFailures.Add(1)
@@ -65,7 +65,7 @@ func (rl *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inb
 	head.Masked = !rules.IsEmpty()
 	// In shadow mode the answer must be the one of direct access. The application may
 	// compress it, and the bouncer does not read it then.
-	head.Unencoded = meter != nil && v.Mode == settings.Enforcing
+	head.Unencoded = account != nil && v.Mode == settings.Enforcing
 	if head.Masked || head.Unencoded {
 		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
@@ -91,12 +91,12 @@ func (rl *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inb
 		return
 	}
 	rl.Tools.Open(in, st, who, ans.Header)
-	if meter != nil {
+	if account != nil {
 		model := ""
 		if v.Mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode the body may not be complete yet
 			model = in.Seen.LLM.Model
 		}
-		defer meter.Meter(r.Context(), model, ans)()
+		defer account.Meter(r.Context(), model, ans)()
 	}
 	if v.TapAnswer != nil {
 		defer v.TapAnswer(ans)()

@@ -45,8 +45,9 @@ type Inspection struct {
 	RPC      *mcp.Message
 	MCPError *mcp.Error // what is wrong with an MCP message
 	LLM      *llm.Request
-	Meter    *usage.Account
-	Usage    value.Value
+	// Account counts what the request uses; nil: nothing is counted.
+	Account *usage.Account
+	Usage   value.Value
 	// Counted is set if the request is decided on again, so its usage was counted before.
 	Counted bool
 }
@@ -251,12 +252,12 @@ func (s *Inspection) members() []value.Member {
 	return out
 }
 
-// Account returns the usage account of the request; nil when nothing is counted.
-func (s *Inspection) Account() *usage.Account {
+// UsageAccount returns the account of a request, which may be nil.
+func (s *Inspection) UsageAccount() *usage.Account {
 	if s == nil {
 		return nil
 	}
-	return s.Meter
+	return s.Account
 }
 
 // TooLarge refuses a body that exceeds a limit.

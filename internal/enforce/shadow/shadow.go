@@ -61,7 +61,7 @@ type Job struct {
 // not taken.
 func (d *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
 	job := Job{st, *in, who, idErr}
-	job.Inbound.Headers = settings.CopyShown(st.Settings, in.Headers)
+	job.Inbound.Headers = st.CopyShown(in.Headers)
 	select {
 	case d.queue <- job:
 	default:

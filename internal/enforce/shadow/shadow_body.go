@@ -21,7 +21,7 @@ func (d *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.Sta
 	seen := &request.Inspection{Refs: refs, Head: request.HeadOf(r.Header, r.ContentLength)}
 	in.Seen = seen
 	if refs.Usage {
-		seen.Meter = d.accounts.Open(in.UsageSubject(st, who))
+		seen.Account = d.accounts.Open(in.UsageSubject(st, who))
 	}
 	v := &judge.Verdict{Pass: true, Mode: settings.Shadowing}
 	lists := d.tools.Tap(r, st, in, who, v)

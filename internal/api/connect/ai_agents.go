@@ -97,25 +97,21 @@ func (h *Handler) agents(r *rest.Router) {
 		a, err := h.Agents.GetUsed(ctx, sc, in.ID)
 		return &agentOut{rest.ETag(a.ChangeNo), a}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-ai-agent", Method: http.MethodPut, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change an AI agent",
 		Description: "Members that are not sent keep their value. configuration, policies and attributes are replaced as a whole.",
-	}, func(ctx context.Context, sc scope.Scope, in *agentUpdateIn) (*agentOut, error) {
-		a, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
-			return h.Agents.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *agentUpdateIn, version int64) (*agentOut, error) {
+		a, err := h.Agents.Update(ctx, sc, in.ID, in.Body, version)
 		return &agentOut{rest.ETag(a.ChangeNo), a}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-ai-agent", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove an AI agent", Description: "Its keys end at once, and decisions go on to deny what it asks for: ids are never given out again.",
-	}, func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
-			return h.Agents.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *agentDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Agents.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "AI agent deleted successfully", ID: in.ID}, err)
 	})
 }

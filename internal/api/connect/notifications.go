@@ -57,26 +57,22 @@ func (h *Handler) channels(r *rest.Router) {
 		c, err := h.Channels.Get(ctx, sc, in.ID)
 		return &channelOut{rest.ETag(c.ChangeNo), c}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-notification-channel", Method: http.MethodPut, Path: "/notifications/channels/{channel_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write",
 		Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a notification channel",
 		Description: "Members that are not sent keep their value. `settings` is replaced as a whole. A change to another host needs `credential` again (422 `credential_required`). The type and the environment cannot be changed.",
-	}, func(ctx context.Context, sc scope.Scope, in *channelUpdateIn) (*channelOut, error) {
-		c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {
-			return h.Channels.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *channelUpdateIn, version int64) (*channelOut, error) {
+		c, err := h.Channels.Update(ctx, sc, in.ID, in.Body, version)
 		return &channelOut{rest.ETag(c.ChangeNo), c}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-notification-channel", Method: http.MethodDelete, Path: "/notifications/channels/{channel_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a notification channel", Description: "Removes its deliveries too. Pending ones are no longer sent.",
-	}, func(ctx context.Context, sc scope.Scope, in *channelDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {
-			return h.Channels.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *channelDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Channels.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Channel deleted successfully", ID: in.ID}, err)
 	})
 	h.channelActions(r)

@@ -57,26 +57,22 @@ func (h *Handler) alertRules(r *rest.Router) {
 		rule, err := h.Alerts.Get(ctx, sc, in.ID)
 		return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-alert-rule", Method: http.MethodPut, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write",
 		Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change an alert rule",
 		Description: "Members that are not sent keep their value. If a firing rule is disabled or its condition changes, it ends, and its channels get a message about that. The environment cannot be changed.",
-	}, func(ctx context.Context, sc scope.Scope, in *ruleUpdateIn) (*ruleOut, error) {
-		rule, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (alert.Rule, error) {
-			return h.Alerts.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *ruleUpdateIn, version int64) (*ruleOut, error) {
+		rule, err := h.Alerts.Update(ctx, sc, in.ID, in.Body, version)
 		return &ruleOut{rest.ETag(rule.ChangeNo), rule}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-alert-rule", Method: http.MethodDelete, Path: "/notifications/alert-rules/{rule_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove an alert rule", Description: "If it was firing, the channels get a message that it ended.",
-	}, func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
-			return struct{}{}, h.Alerts.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *ruleDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		err := h.Alerts.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Alert rule deleted successfully", ID: in.ID}, err)
 	})
 	rest.Register(r, rest.Op{

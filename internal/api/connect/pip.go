@@ -86,25 +86,21 @@ func (h *Handler) dataSources(r *rest.Router) {
 		c, err := h.Sources.Get(ctx, sc, in.ID)
 		return &sourceOut{rest.ETag(c.ChangeNo), c}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-pip-connection", Method: http.MethodPut, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a data source",
 		Description: "Members that are not sent keep their value. `configuration` and `credentials` are replaced as a whole. A change to another host needs `credentials` again (422 `credential_required`). The data stays until the next sync has succeeded. The provider cannot be changed.",
-	}, func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn) (*sourceOut, error) {
-		c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (pip.Connection, error) {
-			return h.Sources.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn, version int64) (*sourceOut, error) {
+		c, err := h.Sources.Update(ctx, sc, in.ID, in.Body, version)
 		return &sourceOut{rest.ETag(c.ChangeNo), c}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-pip-connection", Method: http.MethodDelete, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a data source", Description: "Removes its data, too: `data.pip.<name>` is undefined from then on.",
-	}, func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
-			return struct{}{}, h.Sources.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		err := h.Sources.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Data source deleted successfully", ID: in.ID}, err)
 	})
 	h.syncs(r)

@@ -82,25 +82,21 @@ func (h *Handler) webhooks(r *rest.Router) {
 		w, err := h.Webhooks.Get(ctx, sc, in.ID)
 		return &webhookOut{rest.ETag(w.ChangeNo), w}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-webhook", Method: http.MethodPut, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a webhook",
 		Description: "Members that are not sent keep their value. A change to another host in `url` needs `secret` (422 `credential_required`).",
-	}, func(ctx context.Context, sc scope.Scope, in *webhookUpdateIn) (*webhookOut, error) {
-		w, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
-			return h.Webhooks.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *webhookUpdateIn, version int64) (*webhookOut, error) {
+		w, err := h.Webhooks.Update(ctx, sc, in.ID, in.Body, version)
 		return &webhookOut{rest.ETag(w.ChangeNo), w}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-webhook", Method: http.MethodDelete, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a webhook", Description: "Removes its deliveries too. Pending ones are no longer sent.",
-	}, func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
-			return h.Webhooks.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Webhooks.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Webhook deleted successfully", ID: in.ID}, err)
 	})
 	h.webhookActions(r)

@@ -101,26 +101,22 @@ func (h *Handler) policies(r *rest.Router) {
 		p, err := h.Policies.Get(ctx, sc, in.ID)
 		return &policyOut{rest.ETag(p.Version), p}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a policy",
 		Description: "Members that are not sent keep their value. Every change creates a new version. A draft can become active, and a policy can go from active to inactive and back; nothing can become a draft again (409). Only a promotion changes the environment. A change to a library must leave all policies that use it compiling: 409 `library_in_use` when they would lose it, 422 `library_breaks_users` with each error in them.",
-	}, func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
-		p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
-			return h.Policies.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *policyUpdateIn, version int64) (*policyOut, error) {
+		p, err := h.Policies.Update(ctx, sc, in.ID, in.Body, version)
 		return &policyOut{rest.ETag(p.Version), p}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Delete a policy",
 		Description: "The policy disappears from reads and decisions at once. It can be restored, unless it is deleted for good. A library that policies use: 409 `library_in_use`.",
-	}, func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*rest.JSON[PolicyDeleted], error) {
-		at, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (time.Time, error) {
-			return h.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *policyDeleteIn, version int64) (*rest.JSON[PolicyDeleted], error) {
+		at, err := h.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
 		message := "Policy deleted successfully"
 		if in.Hard {
 			message = "Policy permanently deleted"

@@ -52,15 +52,13 @@ func (h *Handler) versions(r *rest.Router) {
 	}, func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*rest.JSON[policy.Version], error) {
 		return rest.Answer(h.Policies.Version(ctx, sc, in.ID, in.Version))
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Restore an old version",
 		Description: "Creates a new version with the content of the old one. Status and environment do not change. Links do not change either if the old version was of the other environment.",
-	}, func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn) (*policyOut, error) {
-		p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
-			return h.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn, version int64) (*policyOut, error) {
+		p, err := h.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
 		return &policyOut{rest.ETag(p.Version), p}, err
 	})
 }

@@ -289,25 +289,21 @@ func (h *Handler) repositories(r *rest.Router) {
 		got, err := h.IDE.Repository(ctx, sc, in.ID)
 		return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a repository's registration",
 		Description: "Members that are not sent keep their value. Also needs policies:write. If an access token is stored, a change to another host needs access_token again (400).",
-	}, func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
-		got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
-			return h.IDE.Change(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn, version int64) (*repositoryOut, error) {
+		got, err := h.IDE.Change(ctx, sc, in.ID, in.Body, version)
 		return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a repository's registration", Description: "From then on, its deliveries are refused. What it has deployed stays.",
-	}, func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
-			return struct{}{}, h.IDE.Forget(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn, version int64) (*removedOut, error) {
+		err := h.IDE.Forget(ctx, sc, in.ID, version)
 		return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
 	})
 	rest.Register(r, rest.Op{

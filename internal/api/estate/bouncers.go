@@ -74,26 +74,22 @@ func (h *Handler) bouncers(r *rest.Router) {
 		b, err := h.Bouncers.Get(ctx, sc, in.ID)
 		return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a bouncer",
 		Description: "Members that are not sent keep their value. configuration and resource_ids are replaced as a whole.",
-	}, func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
-		b, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
-			return h.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn, version int64) (*bouncerOut, error) {
+		b, err := h.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
 		return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a bouncer",
 		Description: "The token stops working at once. While a policy names the bouncer: 409 `bouncer_in_use`, which lists the policies.",
-	}, func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
-			return h.Bouncers.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Bouncers.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}, err)
 	})
 	rest.Register(r, rest.Op{

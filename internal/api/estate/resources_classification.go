@@ -43,15 +43,13 @@ func (h *Handler) classification(r *rest.Router) {
 	}, func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*rest.JSON[classify.Proposal], error) {
 		return rest.Answer(h.Resources.Propose(ctx, sc, in.ID))
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "apply-classification", Method: http.MethodPost, Path: "/resources/{resource_id}/apply-classification", Reach: rest.ReachEnvironment, Permission: "resources:edit", Tags: tags,
 		Record: reflect.TypeFor[applied](), Errors: []int{http.StatusPreconditionFailed},
 		Summary:     "Classify a resource",
 		Description: "Sets any subset of the enrichment, and records who classified, when, and with what confidence. A proposal may be sent back unchanged: its suggested_ members have no effect; send the values as data_classification and compliance_tags. A confidential or restricted resource needs a compliance tag (422).",
-	}, func(ctx context.Context, sc scope.Scope, in *applyClassificationIn) (*resourceEnrichedOut, error) {
-		got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
-			return h.Resources.ApplyClassification(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *applyClassificationIn, version int64) (*resourceEnrichedOut, error) {
+		got, err := h.Resources.ApplyClassification(ctx, sc, in.ID, in.Body, version)
 		return &resourceEnrichedOut{rest.ETag(got.Version), got}, err
 	})
 	rest.Register(r, rest.Op{

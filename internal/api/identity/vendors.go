@@ -66,26 +66,22 @@ func (h *Handler) vendors(r *rest.Router) {
 		v, err := h.Vendors.Get(ctx, sc, in.ID)
 		return &vendorOut{rest.ETag(v.Version), v}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-vendor", Method: http.MethodPut, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a vendor",
 		Description: "Only for platform administrators. Members that are not sent keep their value. Tenants above a lower limit stay.",
-	}, func(ctx context.Context, sc scope.Scope, in *vendorUpdateIn) (*vendorOut, error) {
-		v, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (vendor.Vendor, error) {
-			return h.Vendors.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *vendorUpdateIn, version int64) (*vendorOut, error) {
+		v, err := h.Vendors.Update(ctx, sc, in.ID, in.Body, version)
 		return &vendorOut{rest.ETag(v.Version), v}, err
 	})
-	rest.Register(r, rest.Op{
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-vendor", Method: http.MethodDelete, Path: "/vendors/{vendor_id}", Permission: "tenants:write", Only: rest.PlatformAdmins, Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Remove a vendor",
 		Description: "Only for platform administrators. The vendor's keys end at once. Its tenants stay as they are.",
-	}, func(ctx context.Context, sc scope.Scope, in *vendorDeleteIn) (*rest.JSON[Revoked], error) {
-		v, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (vendor.Vendor, error) {
-			return h.Vendors.Delete(ctx, sc, in.ID, version)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *vendorDeleteIn, version int64) (*rest.JSON[Revoked], error) {
+		v, err := h.Vendors.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(Revoked{"Vendor removed", v.ID}, err)
 	})
 	rest.Register(r, rest.Op{

@@ -39,10 +39,10 @@ type proxyTarget struct {
 }
 
 // requests are for different paths.
-func (t proxyTarget) requests() [][]byte {
+func (p proxyTarget) requests() [][]byte {
 	out := make([][]byte, 200)
 	for i := range out {
-		out[i] = get(t.addr, fmt.Sprintf("/items/%d", i), t.head)
+		out[i] = get(p.addr, fmt.Sprintf("/items/%d", i), p.head)
 	}
 	return out
 }

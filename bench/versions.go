@@ -132,16 +132,16 @@ func compareVersions(ctx context.Context, o options, ours, theirs versionTarget)
 
 // cost is the processor time, in nanoseconds, that a request takes of the server,
 // with what it does after the answers: the decisions are stored at leisure.
-func (t versionTarget) cost(ctx context.Context, o options) (float64, error) {
-	before, err := t.processor()
+func (v versionTarget) cost(ctx context.Context, o options) (float64, error) {
+	before, err := v.processor()
 	if err != nil {
 		return 0, err
 	}
-	f, err := t.load.run(ctx)
+	f, err := v.load.run(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", t.name, err)
+		return 0, fmt.Errorf("%s: %w", v.name, err)
 	}
-	after, err := t.rested(o.calm)
+	after, err := v.rested(o.calm)
 	return float64(after-before) / float64(f.requests), err
 }
 

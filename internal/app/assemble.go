@@ -218,7 +218,7 @@ func (p *parts) openStores(ctx context.Context) error {
 // openBox returns the encryption of secrets with the configured keys. In demo mode it creates a key
 // once and keeps it beside the data.
 func (p *parts) openBox() (*secret.Box, error) {
-	keys, err := p.cfg.Keys()
+	keys, err := p.cfg.keys()
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (p *parts) setUpObjects(context.Context) error {
 		return err
 	}
 	p.bouncers = &bouncer.Service{
-		Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Box: credentials, Root: p.cfg.URL() + "/api/v1", LinksOf: policy.LinksOfBouncer,
+		Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Box: credentials, Root: p.cfg.url() + "/api/v1", LinksOf: policy.LinksOfBouncer,
 		VerifyKey: func(ctx context.Context, t scope.TenantID) (bouncer.VerifyKey, error) {
 			return p.bridge.VerifyKey(ctx, t)
 		},

@@ -20,7 +20,7 @@ func (p *parts) assistant() (resource.Assistant, error) {
 	if p.cfg.AssistURL == "" {
 		return nil, nil
 	}
-	allow, err := p.cfg.Targets()
+	allow, err := p.cfg.targets()
 	if err != nil {
 		return nil, err
 	}

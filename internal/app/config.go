@@ -91,8 +91,8 @@ func (c *Config) checkRegions() error {
 // minSpoolBytes is the smallest limit of a spool: one record must fit.
 const minSpoolBytes = 16 << 20
 
-// Check returns an error for the first invalid setting. The text begins with its name.
-func (c *Config) Check() error {
+// check returns an error for the first invalid setting. The text begins with its name.
+func (c *Config) check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
 	}
@@ -143,10 +143,10 @@ func (c *Config) Check() error {
 	if err := checkURL("GATEHOUSE_ASSIST_URL", c.AssistURL, "http", "https"); err != nil {
 		return err
 	}
-	if _, err := c.Targets(); err != nil {
+	if _, err := c.targets(); err != nil {
 		return err
 	}
-	if _, err := c.Proxies(); err != nil {
+	if _, err := c.proxies(); err != nil {
 		return err
 	}
 	for name, text := range map[string]string{"GATEHOUSE_RATE_LIMIT": c.RateLimit, "GATEHOUSE_DECISION_RATE_LIMIT": c.DecisionLimit} {
@@ -157,7 +157,7 @@ func (c *Config) Check() error {
 	if _, err := metering.LoadPrices(c.Prices); err != nil {
 		return fmt.Errorf("GATEHOUSE_PRICES: %w", err)
 	}
-	keys, err := c.Keys()
+	keys, err := c.keys()
 	if err != nil {
 		return err
 	}
@@ -191,8 +191,8 @@ func (c *Config) stores() (db.Config, error) {
 	return db.Config{URL: c.DatabaseURL, Dir: c.DataDir, Now: clock, Regions: regions}, nil
 }
 
-// Targets returns the private address ranges that outbound calls may reach.
-func (c *Config) Targets() ([]netip.Prefix, error) {
+// targets returns the private address ranges that outbound calls may reach.
+func (c *Config) targets() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.AllowTargets {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
@@ -204,8 +204,8 @@ func (c *Config) Targets() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Proxies returns the addresses of trusted proxies, whose forwarding headers are used.
-func (c *Config) Proxies() ([]netip.Prefix, error) {
+// proxies returns the addresses of trusted proxies, whose forwarding headers are used.
+func (c *Config) proxies() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.TrustedProxies {
 		text = strings.TrimSpace(text)
@@ -222,8 +222,8 @@ func (c *Config) Proxies() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Keys returns the encryption keys. The first one encrypts; all of them decrypt.
-func (c *Config) Keys() ([][32]byte, error) {
+// keys returns the encryption keys. The first one encrypts; all of them decrypt.
+func (c *Config) keys() ([][32]byte, error) {
 	var out [][32]byte
 	for text := range strings.SplitSeq(c.EncryptionKey, ",") {
 		if text = strings.TrimSpace(text); text == "" {
@@ -238,8 +238,8 @@ func (c *Config) Keys() ([][32]byte, error) {
 	return out, nil
 }
 
-// URL returns the address at which clients reach this server.
-func (c *Config) URL() string {
+// url returns the address at which clients reach this server.
+func (c *Config) url() string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
@@ -251,7 +251,7 @@ func (c *Config) URL() string {
 
 // host returns the host name of this server; localhost if its URL has an IP address.
 func (c *Config) host() string {
-	u, err := url.Parse(c.URL())
+	u, err := url.Parse(c.url())
 	if err != nil || u.Hostname() == "" {
 		return "localhost"
 	}

@@ -39,7 +39,7 @@ type devState struct {
 func RunDev(ctx context.Context, cfg Config, ports DevAddresses, version string, out io.Writer) error {
 	cfg.Demo = true
 	cfg.StopDelay = 0 // there is no load balancer to wait for
-	if err := cfg.Check(); err != nil {
+	if err := cfg.check(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
@@ -107,7 +107,7 @@ func devParts(ctx context.Context, cfg Config, ports DevAddresses, version, pass
 		{"sandbox", state.SandboxToken, ports.Sandbox}, {"production", state.ProductionToken, ports.Production},
 	} {
 		bouncer, err := enforce.New(enforce.Config{
-			URL: cfg.URL(), Token: b.token, Listen: b.listen, Upstream: "http://" + ports.Application,
+			URL: cfg.url(), Token: b.token, Listen: b.listen, Upstream: "http://" + ports.Application,
 			DataDir: filepath.Join(cfg.DataDir, "bouncer-"+b.name), TrustedProxies: []string{"127.0.0.0/8", "::1/128"},
 			Version: version, Now: clock, Entropy: rand.Reader,
 		}, newLogger("warn", io.Discard))
@@ -197,7 +197,7 @@ func (s *server) signInLink(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.cfg.URL() + "/login#link=" + secret, nil
+	return s.cfg.url() + "/login#link=" + secret, nil
 }
 
 func printWelcome(out io.Writer, cfg Config, ports DevAddresses, version, password, link string) {
@@ -224,5 +224,5 @@ Try it:
   curl -s -H 'X-Auth-Request-User: ben' -H 'X-Auth-Request-Groups: staff' http://%[5]s/employees/1
 
 Next: the tour in README.md, from "Sign in" on.
-`, version, cfg.DataDir, cfg.URL(), password, ports.Sandbox, ports.Production)
+`, version, cfg.DataDir, cfg.url(), password, ports.Sandbox, ports.Production)
 }

@@ -20,7 +20,7 @@ import (
 // apiConfig returns the configuration of the API.
 func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	p.ide.Version, p.telemetry.Version = version, version
-	proxies, _ := p.cfg.Proxies() // checked by Check
+	proxies, _ := p.cfg.proxies() // checked by check
 	return api.Config{
 		Kit: rest.Config{
 			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Hosts: hosts(p.cfg, p.routes),
@@ -35,7 +35,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 		SCIM: p.scim, SCIMTokens: &scim.Tokens{Stores: p.stores, Auth: p.auth, Now: p.now, NewID: newID},
 		Agents: p.agents, Alerts: p.alerts, Webhooks: p.webhooks, Channels: p.channels, Telemetry: p.telemetry, DataSources: p.dataSources, Integrations: p.integrations, Access: p.access,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
-		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
+		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.url(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}
 }
 
@@ -48,7 +48,7 @@ func authenticateWith(s *auth.Service) func(context.Context, rest.Credential) (s
 }
 
 func (p *parts) limits() rest.Limits {
-	all, _ := parseLimit("", p.cfg.RateLimit) // checked by Check
+	all, _ := parseLimit("", p.cfg.RateLimit) // checked by check
 	decisions, _ := parseLimit("", p.cfg.DecisionLimit)
 	return rest.Limits{Off: all == 0, DecisionsOff: decisions == 0, All: max(all, 0), Decisions: max(decisions, 0)}
 }

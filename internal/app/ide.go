@@ -19,7 +19,7 @@ import (
 
 // setUpEditors sets up the services for editors and repositories. work runs their deployments.
 func (p *parts) setUpEditors(context.Context) error {
-	allow, err := p.cfg.Targets()
+	allow, err := p.cfg.targets()
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (p *parts) setUpEditors(context.Context) error {
 			return p.workers.Unpack(ctx, t, r)
 		},
 		Check: p.policies.Validate, Code: p.policyCode, Templates: templates,
-		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.URL(),
+		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.url(),
 	}
 	stop := p.stores.Watch(p.ide.OnChange)
 	p.closers.add("watching deployments", time.Second, func(context.Context) error { stop(); return nil })

@@ -39,7 +39,7 @@ import (
 
 // setUpIntegrations sets up the calls to tenants' own systems.
 func setUpIntegrations(p *parts) error {
-	allow, err := p.cfg.Targets()
+	allow, err := p.cfg.targets()
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func setUpIntegrations(p *parts) error {
 		return err
 	}
 	p.signOn = &signon.Service{
-		Stores: p.stores, Auth: p.auth, Users: p.users, Box: box, Target: target, Now: p.now, Random: rand.Reader, Count: p.cache.Count, URL: p.cfg.URL(),
+		Stores: p.stores, Auth: p.auth, Users: p.users, Box: box, Target: target, Now: p.now, Random: rand.Reader, Count: p.cache.Count, URL: p.cfg.url(),
 		Provisioned: scim.BySubject, Managed: scim.Manages,
 	}
-	p.scim = scim.New(scim.Service{Stores: p.stores, Users: p.users, Now: p.now, NewID: newID, URL: p.cfg.URL()})
+	p.scim = scim.New(scim.Service{Stores: p.stores, Users: p.users, Now: p.now, NewID: newID, URL: p.cfg.url()})
 	active := func(ctx context.Context, t scope.TenantID) (bool, error) {
 		facts, err := p.tenants.Facts(ctx, t)
 		return err == nil && facts.Status == tenant.Active, err
@@ -78,7 +78,7 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 	if err != nil {
 		return err
 	}
-	outbox := notify.Outbox{Root: p.cfg.URL()}
+	outbox := notify.Outbox{Root: p.cfg.url()}
 	p.channels = &notify.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, Outbox: outbox}
 	p.sinks = append(p.sinks, notify.Sink{Outbox: outbox})
 	startAccess(p, outbox)
@@ -122,7 +122,7 @@ func startIntegrations(p *parts, target *outbound.Client, active func(context.Co
 	if err != nil {
 		return err
 	}
-	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, URL: p.cfg.URL()}
+	p.integrations = &integration.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target, URL: p.cfg.url()}
 	p.integrations.MayDecide = func(ctx context.Context, sc scope.Scope, request int64, by string) error {
 		return p.access.MayDecide(ctx, sc.Tenant, request, by)
 	}

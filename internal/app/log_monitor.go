@@ -105,7 +105,7 @@ func (p *parts) openLog() error {
 	p.tenants.OnPurge = append(p.tenants.OnPurge, k.shared.ForgetTenant)
 	marks, left := p.openMarks()
 	floods := fold.Defaults()
-	p.actions = &action.Service{Stores: p.stores, Now: p.now, Outbox: notify.Outbox{Root: p.cfg.URL()}}
+	p.actions = &action.Service{Stores: p.stores, Now: p.now, Outbox: notify.Outbox{Root: p.cfg.url()}}
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
 		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.reportFailure,
@@ -157,46 +157,46 @@ func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 }
 
 // reportFailure logs that the decision log cannot be written, at most once every alarmEvery.
-func (k *logMonitor) reportFailure(t scope.TenantID, err error) {
-	k.mu.Lock()
-	now := k.now()
-	due := now.Sub(k.alarmed) >= alarmEvery
-	quiet := k.quiet
+func (m *logMonitor) reportFailure(t scope.TenantID, err error) {
+	m.mu.Lock()
+	now := m.now()
+	due := now.Sub(m.alarmed) >= alarmEvery
+	quiet := m.quiet
 	if due {
-		k.alarmed, k.quiet = now, 0
+		m.alarmed, m.quiet = now, 0
 	} else {
-		k.quiet++
+		m.quiet++
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	if due {
-		k.log.Error("audit pipeline error", "tenant", t, "error", err, "more", quiet)
+		m.log.Error("audit pipeline error", "tenant", t, "error", err, "more", quiet)
 	}
 }
 
 // health returns the state of the log.
-func (k *logMonitor) health() system.AuditHealth {
-	s, r := k.spool.Stats(), k.reserve.Stats()
+func (m *logMonitor) health() system.AuditHealth {
+	s, r := m.spool.Stats(), m.reserve.Stats()
 	h := system.AuditHealth{
-		Status: "up", Posture: k.posture, Waiting: s.Records, WaitingBytes: s.Bytes, LimitBytes: s.MaxBytes, LagSeconds: s.Lag.Seconds(),
-		Refused: s.Refused, Missing: k.audit.MissingTotal(), Healed: s.Healed, ReserveBytes: r.Held,
+		Status: "up", Posture: m.posture, Waiting: s.Records, WaitingBytes: s.Bytes, LimitBytes: s.MaxBytes, LagSeconds: s.Lag.Seconds(),
+		Refused: s.Refused, Missing: m.audit.MissingTotal(), Healed: s.Healed, ReserveBytes: r.Held,
 	}
 	switch {
 	case s.Refuses():
-		h.Status, h.Refusing = "down", k.posture == auditRequired
-	case len(k.problems()) > 0:
+		h.Status, h.Refusing = "down", m.posture == auditRequired
+	case len(m.problems()) > 0:
 		h.Status = "degraded"
 	}
 	return h
 }
 
 // run watches the log until ctx ends.
-func (k *logMonitor) run(ctx context.Context) error {
+func (m *logMonitor) run(ctx context.Context) error {
 	tick := time.NewTicker(keeperEvery)
 	defer tick.Stop()
 	for {
-		k.reserve.Check()
-		_ = k.audit.WriteMissing() // the next round tries again
-		k.reconcile(ctx)
+		m.reserve.Check()
+		_ = m.audit.WriteMissing() // the next round tries again
+		m.reconcile(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -217,21 +217,21 @@ const (
 type troubles map[alertKey]tenant.Alert
 
 // add adds an alert about this process to those of a tenant.
-func (k *logMonitor) add(to troubles, t scope.TenantID, kind, what, severity, format string, args ...any) {
-	subject := tenant.ReplicaSubject(what, k.name)
-	to[alertKey{Tenant: t, Type: kind, Subject: subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+func (m *logMonitor) add(to troubles, t scope.TenantID, kind, what, severity, format string, args ...any) {
+	subject := tenant.ReplicaSubject(what, m.name)
+	to[alertKey{Tenant: t, Type: kind, Subject: subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: m.now()}
 }
 
 // addCertificate adds the problems of the deployment's certificate: that it ends soon, has ended or has
 // not begun, or that the files have another that is not valid now.
-func (k *logMonitor) addCertificate(to troubles) {
-	if k.terminator == nil {
+func (m *logMonitor) addCertificate(to troubles) {
+	if m.terminator == nil {
 		return
 	}
 	add := func(what, severity, format string, at time.Time) {
-		k.add(to, scope.DefaultTenant, ownCertificate, what, severity, format, at.UTC().Format(time.RFC3339))
+		m.add(to, scope.DefaultTenant, ownCertificate, what, severity, format, at.UTC().Format(time.RFC3339))
 	}
-	own, now := k.terminator.Own(), k.now()
+	own, now := m.terminator.Own(), m.now()
 	switch {
 	case now.Before(own.Begin):
 		add("early", tenant.SeverityCritical, "the deployment's own certificate is not valid before %s: clients refuse to connect", own.Begin)
@@ -240,7 +240,7 @@ func (k *logMonitor) addCertificate(to troubles) {
 	case !now.Before(own.Warn):
 		add("ending", tenant.SeverityWarning, "the deployment's own certificate ends at %s: renew the files of GATEHOUSE_TLS_CERT and GATEHOUSE_TLS_KEY", own.End)
 	}
-	switch other, kept := k.terminator.Kept(); {
+	switch other, kept := m.terminator.Kept(); {
 	case !kept:
 	case now.Before(other.Begin):
 		add("unused", tenant.SeverityWarning, "the certificate in the files is not valid before %s: the one before stays in use until then, or until the server starts again", other.Begin)
@@ -250,11 +250,11 @@ func (k *logMonitor) addCertificate(to troubles) {
 }
 
 // problems returns the current problems of the decision log and its disk.
-func (k *logMonitor) problems() troubles {
-	s, r := k.spool.Stats(), k.reserve.Stats()
+func (m *logMonitor) problems() troubles {
+	s, r := m.spool.Stats(), m.reserve.Stats()
 	out := troubles{}
 	add := func(t scope.TenantID, kind, what, severity, format string, args ...any) {
-		k.add(out, t, kind, what, severity, format, args...)
+		m.add(out, t, kind, what, severity, format, args...)
 	}
 	platform := scope.DefaultTenant
 	switch {
@@ -274,72 +274,72 @@ func (k *logMonitor) problems() troubles {
 	case r.Low:
 		add(platform, diskSpace, "low", tenant.SeverityWarning, "less than %d bytes are free on the disk, apart from the reserve", r.Size)
 	}
-	for t, m := range k.audit.MissingNow() {
-		add(t, auditPipeline, "missing", tenant.SeverityCritical, "decisions are answered without being logged since %s", m.First.UTC().Format(time.RFC3339))
+	for t, missing := range m.audit.MissingNow() {
+		add(t, auditPipeline, "missing", tenant.SeverityCritical, "decisions are answered without being logged since %s", missing.First.UTC().Format(time.RFC3339))
 	}
 	return out
 }
 
 // reconcile raises alerts for current problems and resolves the others. Now and then it renews the open
 // ones, and resolves those of replicas that are gone.
-func (k *logMonitor) reconcile(ctx context.Context) {
-	now := k.problems()
-	k.addCertificate(now)
+func (m *logMonitor) reconcile(ctx context.Context) {
+	now := m.problems()
+	m.addCertificate(now)
 	for t, alert := range now {
-		was := k.raised[t]
+		was := m.raised[t]
 		same := was.message == alert.Message
 		if was.stored && same {
 			continue
 		}
 		if !was.logged || !same {
-			k.log.Error("alert raised", "type", t.Type, "subject", t.Subject, "severity", alert.Severity, "message", alert.Message)
+			m.log.Error("alert raised", "type", t.Type, "subject", t.Subject, "severity", alert.Severity, "message", alert.Message)
 		}
-		stored := k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ReplaceAlert(ctx, tx, alert) })
-		k.raised[t] = raisedAlert{logged: true, stored: stored, message: alert.Message}
+		stored := m.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ReplaceAlert(ctx, tx, alert) })
+		m.raised[t] = raisedAlert{logged: true, stored: stored, message: alert.Message}
 	}
-	for t, was := range k.raised {
+	for t, was := range m.raised {
 		if _, holds := now[t]; holds {
 			continue
 		}
-		if k.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.Type, t.Subject, k.now()) }) {
+		if m.write(ctx, t.Tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.Type, t.Subject, m.now()) }) {
 			if was.logged {
-				k.log.Info("alert resolved", "type", t.Type, "subject", t.Subject)
+				m.log.Info("alert resolved", "type", t.Type, "subject", t.Subject)
 			}
-			delete(k.raised, t)
+			delete(m.raised, t)
 			if was.stored {
-				k.withTimeout(ctx, func(ctx context.Context) { _ = k.shared.Forget(ctx, t) }) // Sweep removes it otherwise
+				m.withTimeout(ctx, func(ctx context.Context) { _ = m.shared.Forget(ctx, t) }) // Sweep removes it otherwise
 			}
 		}
 	}
-	if at := k.now(); at.Sub(k.renewed) >= tenant.RenewEvery || at.Before(k.renewed) {
-		k.renewed = at
-		k.withTimeout(ctx, func(ctx context.Context) { k.renew(ctx, now) })
+	if at := m.now(); at.Sub(m.renewed) >= tenant.RenewEvery || at.Before(m.renewed) {
+		m.renewed = at
+		m.withTimeout(ctx, func(ctx context.Context) { m.renew(ctx, now) })
 	}
 }
 
 // renew renews the open alerts of this replica, and resolves those of replicas that are gone. An alert
 // that was not known is opened again in the next round, unless it is open.
-func (k *logMonitor) renew(ctx context.Context, now troubles) {
-	unknown, err := k.shared.Renew(ctx, slices.Collect(maps.Keys(now)))
+func (m *logMonitor) renew(ctx context.Context, now troubles) {
+	unknown, err := m.shared.Renew(ctx, slices.Collect(maps.Keys(now)))
 	if err != nil {
 		return // the next time tries again
 	}
 	for _, t := range unknown {
-		was := k.raised[t]
+		was := m.raised[t]
 		was.stored = false
-		k.raised[t] = was
+		m.raised[t] = was
 	}
-	gone, err := k.shared.Sweep(ctx)
+	gone, err := m.shared.Sweep(ctx)
 	for _, t := range gone {
-		k.log.Info("alert of a server that is gone resolved", "type", t.Type, "subject", t.Subject, "tenant", t.Tenant)
+		m.log.Info("alert of a server that is gone resolved", "type", t.Type, "subject", t.Subject, "tenant", t.Tenant)
 	}
 	if err != nil {
-		k.log.Warn("the alerts of other servers cannot be checked", "error", err)
+		m.log.Warn("the alerts of other servers cannot be checked", "error", err)
 	}
 }
 
 // withTimeout calls fn with a context that ends after alertTimeout.
-func (k *logMonitor) withTimeout(ctx context.Context, fn func(ctx context.Context)) {
+func (m *logMonitor) withTimeout(ctx context.Context, fn func(ctx context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, alertTimeout)
 	defer cancel()
 	fn(ctx)
@@ -349,10 +349,10 @@ func (k *logMonitor) withTimeout(ctx context.Context, fn func(ctx context.Contex
 const alertTimeout = 2 * time.Second
 
 // write changes a tenant's alerts. It returns false if the store cannot be written now.
-func (k *logMonitor) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
+func (m *logMonitor) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
 	ctx, cancel := context.WithTimeout(ctx, alertTimeout)
 	defer cancel()
-	return k.stores.Write(ctx, id, fn) == nil
+	return m.stores.Write(ctx, id, fn) == nil
 }
 
 // The metrics of Collect, in order.
@@ -378,11 +378,11 @@ func figure(name, help string) *prometheus.Desc {
 }
 
 // Describe implements prometheus.Collector.
-func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
+func (m *logMonitor) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range keeperFigures {
 		out <- f.desc
 	}
-	if k.terminator != nil {
+	if m.terminator != nil {
 		out <- certificateLeft
 	}
 }
@@ -391,19 +391,19 @@ func (k *logMonitor) Describe(out chan<- *prometheus.Desc) {
 var certificateLeft = figure("tls_certificate_left_seconds", "How long the deployment's own certificate is still valid. Negative while it is not: the time since its end, or until its begin.")
 
 // Collect implements prometheus.Collector.
-func (k *logMonitor) Collect(out chan<- prometheus.Metric) {
-	s, r := k.spool.Stats(), k.reserve.Stats()
+func (m *logMonitor) Collect(out chan<- prometheus.Metric) {
+	s, r := m.spool.Stats(), m.reserve.Stats()
 	failing := 0.0
 	if s.Refuses() {
 		failing = 1
 	}
 	for i, v := range []float64{
 		float64(s.Records), float64(s.Bytes), float64(s.MaxBytes), s.Lag.Seconds(), failing, float64(s.Refused),
-		float64(k.audit.MissingTotal()), float64(k.audit.FoldedTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
+		float64(m.audit.MissingTotal()), float64(m.audit.FoldedTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
 	} {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
 	}
-	if k.terminator != nil {
-		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, k.terminator.Own().Left(k.now()).Seconds())
+	if m.terminator != nil {
+		out <- prometheus.MustNewConstMetric(certificateLeft, prometheus.GaugeValue, m.terminator.Own().Left(m.now()).Seconds())
 	}
 }

@@ -29,7 +29,7 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
 		cfg.Demo = true // so that data of `gatehouse dev`, which has no configured key, can be opened
 	}
-	if err := cfg.Check(); err != nil {
+	if err := cfg.check(); err != nil {
 		return err
 	}
 	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
@@ -71,7 +71,7 @@ func keepDevPassword(cfg Config, tenant, username, password string) error {
 // RotateMaskKey generates a new key for the hashed values of a tenant's masks. It may run while the
 // server does; bouncers fetch the key within seconds.
 func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
-	if err := cfg.Check(); err != nil {
+	if err := cfg.check(); err != nil {
 		return err
 	}
 	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}

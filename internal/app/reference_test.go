@@ -62,7 +62,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 // TestConfigCheck: the error of a setting that cannot be names the setting and shows no password.
 func TestConfigCheck(t *testing.T) {
 	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour, DomainInterval: 24 * time.Hour}
-	errtest.Must(t, good.Check())
+	errtest.Must(t, good.check())
 	for name, c := range map[string]struct {
 		change func(*Config)
 		says   string
@@ -80,7 +80,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			c.change(&bad)
-			err := bad.Check()
+			err := bad.check()
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("Check gives %v, want an error that names %s", err, c.says)
 			}

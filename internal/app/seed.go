@@ -62,7 +62,7 @@ func devSeed(ctx context.Context, cfg Config, ports DevAddresses, password strin
 	if err != nil || seeded {
 		return state, err
 	}
-	c := seeder{url: cfg.URL() + "/api/v1"}
+	c := seeder{url: cfg.url() + "/api/v1"}
 	var login struct {
 		AccessToken string `json:"access_token"`
 	}

@@ -27,7 +27,7 @@ const shutdownGrace = 5 * time.Second
 // Serve runs the control plane until the context ends. It prints the address to out and, on the
 // very first start, the administrator's password.
 func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error {
-	if err := cfg.Check(); err != nil {
+	if err := cfg.check(); err != nil {
 		return err
 	}
 	log := newLogger(cfg.LogLevel, os.Stderr)
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, cfg Config, version string, out io.Writer) error
 	if s.generated != "" {
 		fmt.Fprintf(out, "The first administrator is admin, with the password %s (it is not shown again)\n", s.generated)
 	}
-	fmt.Fprintf(out, "gatehouse %s serves on %s\n", version, cfg.URL())
+	fmt.Fprintf(out, "gatehouse %s serves on %s\n", version, cfg.url())
 	if cfg.TLSListen != "" {
 		fmt.Fprintf(out, "TLS is served on %s; %s sends its clients there\n", cfg.TLSListen, cfg.Listen)
 	}
@@ -108,7 +108,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if s.generated, err = p.auth.EnsureAdmin(ctx, cfg.AdminPassword); err != nil {
 		return nil, err
 	}
-	s.console, err = webui.New(webui.About{Version: version, Database: p.stores.Health(ctx).Backend, URL: cfg.URL(), Demo: cfg.Demo})
+	s.console, err = webui.New(webui.About{Version: version, Database: p.stores.Health(ctx).Backend, URL: cfg.url(), Demo: cfg.Demo})
 	if err != nil {
 		return nil, err
 	}

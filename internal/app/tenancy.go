@@ -58,7 +58,7 @@ func startDomains(ctx context.Context, p *parts) error {
 
 // startDeployments sets up moves of tenants between regions.
 func startDeployments(p *parts) error {
-	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Host: hostOf(p.cfg.URL()), Keep: p.cfg.DeployKeep, Logger: p.log}
+	p.deployments = &region.Service{Stores: p.stores, Tenants: p.tenants, Now: p.now, Ticks: ticks, NewID: newID, Host: hostOf(p.cfg.url()), Keep: p.cfg.DeployKeep, Logger: p.log}
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.deployments.Forget)
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_deployments_unsettled", Help: "Moves of tenants whose end the system store cannot record. Writes of such a tenant may be refused.",

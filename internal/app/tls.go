@@ -182,6 +182,6 @@ func (c *Config) tlsPort() string {
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Scheme == "https" {
 		return u.Port()
 	}
-	_, port, _ := net.SplitHostPort(c.TLSListen) // checked by Check
+	_, port, _ := net.SplitHostPort(c.TLSListen) // checked by check
 	return port
 }

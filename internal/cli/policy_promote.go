@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 )
 
-// Promoted is the server's answer to one promotion or reinstatement, and the control's name.
-type Promoted struct {
+// promotion is the server's answer to one promotion or reinstatement, and the control's name.
+type promotion struct {
 	Name        string              `json:"name,omitempty"`
 	Message     string              `json:"message"`
 	PolicyID    int64               `json:"policy_id"`
@@ -33,10 +33,10 @@ func Promote(ctx context.Context, o Options, controls []string, how policy.Promo
 	if err := o.requirePlainFormat("promote"); err != nil {
 		return err
 	}
-	done := []Promoted{}
+	done := []promotion{}
 	for _, control := range controls {
 		found, err := o.findInSandbox(ctx, control)
-		var p Promoted
+		var p promotion
 		if err == nil {
 			err = o.post(ctx, fmt.Sprintf("/policies/%d/promote", found.ID), "policy-promote-"+o.NewID(), how, &p)
 		}
@@ -54,11 +54,11 @@ func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatemen
 	if err := o.requirePlainFormat("reinstate"); err != nil {
 		return err
 	}
-	var p Promoted
+	var p promotion
 	if err := o.post(ctx, fmt.Sprintf("/policies/%d/reinstate", id), "policy-reinstate-"+o.NewID(), how, &p); err != nil {
 		return err
 	}
-	return o.writePromoted([]Promoted{p})
+	return o.writePromoted([]promotion{p})
 }
 
 // requirePlainFormat returns an error for the formats that are for findings in files.
@@ -70,7 +70,7 @@ func (o Options) requirePlainFormat(command string) error {
 }
 
 // writePromoted writes the promotions that were done, if there are any.
-func (o Options) writePromoted(done []Promoted) error {
+func (o Options) writePromoted(done []promotion) error {
 	if len(done) == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (o Options) post(ctx context.Context, path, key string, in, out any) error 
 	return err
 }
 
-func (p *printer) promoted(done []Promoted) {
+func (p *printer) promoted(done []promotion) {
 	for _, d := range done {
 		name := fmt.Sprintf("policy %d", d.PolicyID)
 		if d.Name != "" {

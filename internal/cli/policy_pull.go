@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 )
 
-// Pulled is the result of a pull.
-type Pulled struct {
+// pulled is the result of a pull.
+type pulled struct {
 	Directory string   `json:"directory"`
 	Files     int      `json:"files"`
 	Written   []string `json:"written"`
@@ -36,6 +36,6 @@ func Pull(ctx context.Context, o Options, dir, environment, name string, force b
 	if err != nil {
 		return err
 	}
-	p := Pulled{Directory: dir, Files: len(x.Files), Written: append([]string{}, written...)}
+	p := pulled{Directory: dir, Files: len(x.Files), Written: append([]string{}, written...)}
 	return o.write("pull", Report{Value: p, Text: func(out *printer) { out.pulled(p) }})
 }

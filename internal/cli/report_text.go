@@ -243,7 +243,7 @@ func (p *printer) driftNames(d policycode.Drift) {
 	}
 }
 
-func (p *printer) pulled(x Pulled) {
+func (p *printer) pulled(x pulled) {
 	for _, f := range x.Written {
 		p.line("%s %s", p.in(green, "wrote"), clean(f))
 	}

@@ -146,8 +146,8 @@ type Config struct {
 	Entropy io.Reader
 }
 
-// Validate fills in the defaults. Its error names the first setting that is missing or invalid.
-func (c *Config) Validate() error {
+// validate fills in the defaults. Its error names the first setting that is missing or invalid.
+func (c *Config) validate() error {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -194,8 +194,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Bouncer is one enforcement point. Make it with New. Serve with Run, or use Handler in
-// another server.
+// Bouncer is one enforcement point. Make it with New, and serve with Run.
 type Bouncer struct {
 	cfg       Config
 	log       *slog.Logger
@@ -229,7 +228,7 @@ type Bouncer struct {
 // New opens the decision log and restores the last good bundle. It does not connect to
 // anything.
 func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	plane := outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs})

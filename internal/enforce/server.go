@@ -117,7 +117,7 @@ func (b *Bouncer) server() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: b.Handler(), ConnContext: wire.ConnContext, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		Handler: b.handler(), ConnContext: wire.ConnContext, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: bodies.ClientWriteTimeout},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
@@ -146,9 +146,9 @@ func (b *Bouncer) shutdown(srv *http.Server, checks *gateway.Server) error {
 	return err
 }
 
-// Handler returns the bouncer as an HTTP handler. Its listener should check framing strictly, as
+// handler returns the bouncer as an HTTP handler. Its listener should check framing strictly, as
 // the one of Run does.
-func (b *Bouncer) Handler() http.Handler {
+func (b *Bouncer) handler() http.Handler {
 	if b.cfg.Trace != nil {
 		return b.cfg.Trace(http.HandlerFunc(b.serve))
 	}
@@ -218,7 +218,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.Pass && len(v.Mask) > 0 {
 		if refusal := b.masks.Request(w, r, st.Settings, &in, &v); refusal != nil {
-			in.Seen.Account().Refund(r.Context())
+			in.Seen.UsageAccount().Refund(r.Context())
 			v.Resolve(refusal, nil)
 			v.Mask = nil
 		}

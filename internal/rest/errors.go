@@ -65,11 +65,11 @@ var statuses = [...]int{
 
 // status returns the status of kind k. Only the default and the tenant shape use 422; in the others
 // an invalid body is a 400.
-func (a Shape) status(k fault.Kind) int {
-	if k == fault.Invalid && a != ShapeDefault && a != ShapeTenant {
+func (s Shape) status(k fault.Kind) int {
+	if k == fault.Invalid && s != ShapeDefault && s != ShapeTenant {
 		return http.StatusBadRequest
 	}
-	if k == fault.UnsupportedMedia && a == ShapeAuthZEN {
+	if k == fault.UnsupportedMedia && s == ShapeAuthZEN {
 		return http.StatusBadRequest // AuthZEN has no 415
 	}
 	if int(k) < len(statuses) {
@@ -224,8 +224,8 @@ func sentence(f *fault.Error) string {
 }
 
 // media returns the media type of error bodies, as a value of Content-Type.
-func (a Shape) media() []string {
-	if a == ShapeSCIM {
+func (s Shape) media() []string {
+	if s == ShapeSCIM {
 		return SCIMMedia
 	}
 	return JSONMedia

@@ -14,6 +14,9 @@ type IfMatch struct {
 	IfMatch string `header:"If-Match" doc:"The current ETag of the object, several separated by commas, or *. Any other value: 412"`
 }
 
+// condition returns the header.
+func (m IfMatch) condition() string { return m.IfMatch }
+
 // ETag returns the entity tag of a versioned object: its version in quotes.
 func ETag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 

@@ -74,18 +74,14 @@ func (h *Handler) integrations(r *rest.Router) {
 	update := integrationOp("update-integration", http.MethodPut, "/integrations/{integration_id}", "Change an integration",
 		"Members that are not sent keep their value. `settings` is replaced as a whole. A change to another host needs `credential` again (422 `credential_required`). The kind and the environment cannot be changed. Waiting entries and messages are tried at once.")
 	update.Record, update.Errors = record, []int{http.StatusConflict, http.StatusPreconditionFailed}
-	rest.Register(r, update, func(ctx context.Context, sc scope.Scope, in *integrationUpdateIn) (*integrationOut, error) {
-		it, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
-			return h.Integrations.Update(ctx, sc, in.ID, in.Body, version)
-		})
+	rest.RegisterChange(r, update, func(ctx context.Context, sc scope.Scope, in *integrationUpdateIn, version int64) (*integrationOut, error) {
+		it, err := h.Integrations.Update(ctx, sc, in.ID, in.Body, version)
 		return &integrationOut{rest.ETag(it.ChangeNo), it}, err
 	})
 	remove := integrationOp("delete-integration", http.MethodDelete, "/integrations/{integration_id}", "Remove an integration", "Waiting entries and messages are no longer sent.")
 	remove.Errors = []int{http.StatusPreconditionFailed}
-	rest.Register(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn) (*rest.JSON[rest.Removed], error) {
-		_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (integration.Integration, error) {
-			return h.Integrations.Delete(ctx, sc, in.ID, version)
-		})
+	rest.RegisterChange(r, remove, func(ctx context.Context, sc scope.Scope, in *integrationDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Integrations.Delete(ctx, sc, in.ID, version)
 		return rest.Answer(rest.Removed{Message: "Integration deleted successfully", ID: in.ID}, err)
 	})
 	h.integrationActions(r)

@@ -37,53 +37,44 @@ func (h *Handler) channels(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-notification-channels", Method: http.MethodGet, Path: "/notifications/channels", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "List notification channels", Description: "By id. Credentials are never returned; `credential_set` says whether there is one.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[notify.Page], error) {
-			return rest.Answer(h.Channels.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[notify.Page], error) {
+		return rest.Answer(h.Channels.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-notification-channel", Method: http.MethodPost, Path: "/notifications/channels", Reach: rest.ReachEnvironment, Permission: "notifications:write",
 		Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a notification channel",
 		Description: "The channel gets the built-in alerts and other messages about its environment, and those about the whole tenant, from `severity_threshold` on. A message that the receiver does not accept is sent again after 15 min, 30 min and then every hour, until it has been tried `max_attempts` times; then it is `dlq`. In `quiet_hours`, and for `digest_window_seconds` after a message, messages are held and then sent as one digest. `settings` and `credential` depend on the type: docs/notifications.md lists them. Internal networks are not called (422 `target_refused`).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[notify.Draft]) (*channelOut, error) {
-			c, err := h.Channels.Create(ctx, sc, in.Body)
-			return &channelOut{rest.ETag(c.ChangeNo), c}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[notify.Draft]) (*channelOut, error) {
+		c, err := h.Channels.Create(ctx, sc, in.Body)
+		return &channelOut{rest.ETag(c.ChangeNo), c}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-notification-channel", Method: http.MethodGet, Path: "/notifications/channels/{channel_id}", Reach: rest.ReachEnvironment, Permission: "notifications:read", Tags: tags,
 		Summary: "Read a notification channel",
-	},
-		func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*channelOut, error) {
-			c, err := h.Channels.Get(ctx, sc, in.ID)
-			return &channelOut{rest.ETag(c.ChangeNo), c}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*channelOut, error) {
+		c, err := h.Channels.Get(ctx, sc, in.ID)
+		return &channelOut{rest.ETag(c.ChangeNo), c}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-notification-channel", Method: http.MethodPut, Path: "/notifications/channels/{channel_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write",
 		Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a notification channel",
 		Description: "Members that are not sent keep their value. `settings` is replaced as a whole. A change to another host needs `credential` again (422 `credential_required`). The type and the environment cannot be changed.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *channelUpdateIn) (*channelOut, error) {
-			c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {
-				return h.Channels.Update(ctx, sc, in.ID, in.Body, version)
-			})
-			return &channelOut{rest.ETag(c.ChangeNo), c}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *channelUpdateIn, version int64) (*channelOut, error) {
+		c, err := h.Channels.Update(ctx, sc, in.ID, in.Body, version)
+		return &channelOut{rest.ETag(c.ChangeNo), c}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-notification-channel", Method: http.MethodDelete, Path: "/notifications/channels/{channel_id}", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a notification channel", Description: "Removes its deliveries too. Pending ones are no longer sent.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *channelDeleteIn) (*rest.JSON[rest.Removed], error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (notify.Channel, error) {
-				return h.Channels.Delete(ctx, sc, in.ID, version)
-			})
-			return rest.Answer(rest.Removed{Message: "Channel deleted successfully", ID: in.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *channelDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Channels.Delete(ctx, sc, in.ID, version)
+		return rest.Answer(rest.Removed{Message: "Channel deleted successfully", ID: in.ID}, err)
+	})
 	h.channelActions(r)
 }
 
@@ -106,8 +97,7 @@ func (h *Handler) channelActions(r *rest.Router) {
 		ID: "test-notification-channel", Method: http.MethodPost, Path: "/notifications/channels/{channel_id}/test", Reach: rest.ReachEnvironment, Permission: "notifications:write", Tags: tags,
 		Summary:     "Send a test message",
 		Description: "Sends a test message at once and shows the receiver's answer. It is tried once, even while the channel is disabled, and whatever its severity threshold is.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*rest.JSON[notify.TestResult], error) {
-			return rest.Answer(h.Channels.Test(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *ChannelPath) (*rest.JSON[notify.TestResult], error) {
+		return rest.Answer(h.Channels.Test(ctx, sc, in.ID))
+	})
 }

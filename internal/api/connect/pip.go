@@ -66,52 +66,43 @@ func (h *Handler) dataSources(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-pip-connections", Method: http.MethodGet, Path: "/pip/connections", Permission: "pip:read", Tags: tags,
 		Summary: "List data sources", Description: "By id. Credentials are never returned; `credentials_set` says whether there are any.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *sourceListIn) (*rest.JSON[pip.Page], error) {
-			return rest.Answer(h.Sources.List(ctx, sc, pip.Filter{Provider: in.Provider, Type: in.Type, Health: in.Health, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceListIn) (*rest.JSON[pip.Page], error) {
+		return rest.Answer(h.Sources.List(ctx, sc, pip.Filter{Provider: in.Provider, Type: in.Type, Health: in.Health, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-pip-connection", Method: http.MethodPost, Path: "/pip/connections", Permission: "pip:write", Tags: tags, Status: http.StatusCreated,
 		Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a data source",
 		Description: "Controls of both environments read its data as `data.pip.<name>`, once it was synced. It is synced at once, unless `sync_enabled` is false or `sync_frequency` is manual. docs/data-sources.md explains the configuration. Internal networks are not called (422 `target_refused`).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *sourceCreateIn) (*sourceOut, error) {
-			c, err := h.Sources.Create(ctx, sc, in.Body)
-			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceCreateIn) (*sourceOut, error) {
+		c, err := h.Sources.Create(ctx, sc, in.Body)
+		return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-pip-connection", Method: http.MethodGet, Path: "/pip/connections/{connection_id}", Permission: "pip:read", Tags: tags,
 		Summary: "Read a data source",
-	},
-		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*sourceOut, error) {
-			c, err := h.Sources.Get(ctx, sc, in.ID)
-			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *SourcePath) (*sourceOut, error) {
+		c, err := h.Sources.Get(ctx, sc, in.ID)
+		return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-pip-connection", Method: http.MethodPut, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a data source",
 		Description: "Members that are not sent keep their value. `configuration` and `credentials` are replaced as a whole. A change to another host needs `credentials` again (422 `credential_required`). The data stays until the next sync has succeeded. The provider cannot be changed.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn) (*sourceOut, error) {
-			c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (pip.Connection, error) {
-				return h.Sources.Update(ctx, sc, in.ID, in.Body, version)
-			})
-			return &sourceOut{rest.ETag(c.ChangeNo), c}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *sourceUpdateIn, version int64) (*sourceOut, error) {
+		c, err := h.Sources.Update(ctx, sc, in.ID, in.Body, version)
+		return &sourceOut{rest.ETag(c.ChangeNo), c}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-pip-connection", Method: http.MethodDelete, Path: "/pip/connections/{connection_id}", Permission: "pip:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a data source", Description: "Removes its data, too: `data.pip.<name>` is undefined from then on.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn) (*rest.JSON[rest.Removed], error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
-				return struct{}{}, h.Sources.Delete(ctx, sc, in.ID, version)
-			})
-			return rest.Answer(rest.Removed{Message: "Data source deleted successfully", ID: in.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		err := h.Sources.Delete(ctx, sc, in.ID, version)
+		return rest.Answer(rest.Removed{Message: "Data source deleted successfully", ID: in.ID}, err)
+	})
 	h.syncs(r)
 }
 
@@ -122,32 +113,28 @@ func (h *Handler) syncs(r *rest.Router) {
 		ID: "test-pip-connection", Method: http.MethodPost, Path: "/pip/connections/test", Permission: "pip:write", Tags: tags,
 		Summary:     "Test a data source",
 		Description: "Reads the first page of the source in the request, and shows the members and some records as controls would see them. Nothing is stored. A source that cannot be read is not an error of this operation: `success` is false, and `message` says why.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *sourceTestIn) (*rest.JSON[pip.TestResult], error) {
-			return rest.Answer(h.Sources.Test(ctx, sc, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *sourceTestIn) (*rest.JSON[pip.TestResult], error) {
+		return rest.Answer(h.Sources.Test(ctx, sc, in.Body))
+	})
 	rest.Register(r, rest.Op{
 		ID: "trigger-pip-sync", Method: http.MethodPost, Path: "/pip/connections/{connection_id}/trigger-sync", Permission: "pip:write", Tags: tags,
 		Status:      http.StatusAccepted,
 		Summary:     "Sync a data source now",
 		Description: "The sync runs in the background, even while `sync_enabled` is false. If one waits or runs already, the answer describes that one.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *SourcePath) (*rest.JSON[Triggered], error) {
-			y, err := h.Sources.Trigger(ctx, sc, in.ID)
-			return rest.Answer(Triggered{Message: "The sync was requested", ConnectionID: in.ID, SyncJobID: y.ID, Status: y.Status}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *SourcePath) (*rest.JSON[Triggered], error) {
+		y, err := h.Sources.Trigger(ctx, sc, in.ID)
+		return rest.Answer(Triggered{Message: "The sync was requested", ConnectionID: in.ID, SyncJobID: y.ID, Status: y.Status}, err)
+	})
 	rest.Register(r, rest.Op{
 		ID: "list-pip-syncs", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs", Permission: "pip:read", Tags: tags,
 		Summary: "List the syncs of a data source", Description: "Newest first. The last 100 are kept.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *syncListIn) (*rest.JSON[pip.SyncPage], error) {
-			return rest.Answer(h.Sources.Syncs(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit)))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *syncListIn) (*rest.JSON[pip.SyncPage], error) {
+		return rest.Answer(h.Sources.Syncs(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit)))
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-pip-sync", Method: http.MethodGet, Path: "/pip/connections/{connection_id}/syncs/{sync_job_id}", Permission: "pip:read", Tags: tags,
 		Summary: "Read a sync of a data source",
-	},
-		func(ctx context.Context, sc scope.Scope, in *syncIn) (*rest.JSON[pip.Sync], error) {
-			return rest.Answer(h.Sources.Sync(ctx, sc, in.ID, in.Sync))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *syncIn) (*rest.JSON[pip.Sync], error) {
+		return rest.Answer(h.Sources.Sync(ctx, sc, in.ID, in.Sync))
+	})
 }

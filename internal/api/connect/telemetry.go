@@ -51,10 +51,8 @@ func (h *Handler) telemetry(r *rest.Router) {
 	update := telemetryOp("update-telemetry-config", http.MethodPut, "/telemetry/config", "Configure telemetry and the license server",
 		"Members that are not sent keep their value. A change to another host needs `api_key` (422 `credential_required`). With another server or key, the stored license is removed. Internal networks are not called (422 `target_refused`). A `frequency` that is not allowed: 400.")
 	update.Record, update.Errors, update.BadValues = reflect.TypeFor[telemetry.Config](), []int{http.StatusPreconditionFailed}, []string{"/frequency"}
-	rest.Register(r, update, func(ctx context.Context, sc scope.Scope, in *telemetryUpdateIn) (*telemetryConfigOut, error) {
-		c, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (telemetry.Config, error) {
-			return h.Telemetry.Update(ctx, sc, in.Body, version)
-		})
+	rest.RegisterChange(r, update, func(ctx context.Context, sc scope.Scope, in *telemetryUpdateIn, version int64) (*telemetryConfigOut, error) {
+		c, err := h.Telemetry.Update(ctx, sc, in.Body, version)
 		return &telemetryConfigOut{rest.ETag(c.ChangeNo), c}, err
 	})
 	rest.Register(r, telemetryOp("test-telemetry-connection", http.MethodPost, "/telemetry/test-connection", "Call the license server now",

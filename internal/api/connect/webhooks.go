@@ -54,61 +54,51 @@ func (h *Handler) webhooks(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-webhooks", Method: http.MethodGet, Path: "/webhooks", Permission: "webhooks:read", Tags: tags,
 		Summary: "List webhooks", Description: "By id.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[webhook.Page], error) {
-			return rest.Answer(h.Webhooks.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.Page) (*rest.JSON[webhook.Page], error) {
+		return rest.Answer(h.Webhooks.List(ctx, sc, int64(in.Skip), int64(in.Limit)))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-webhook", Method: http.MethodPost, Path: "/webhooks", Permission: "webhooks:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Subscribe a URL to events",
 		Description: "New events are posted to the URL, in order for each object and at least once. Until the receiver answers 2xx within 10 s, an event is sent again after 5 s, 30 s, 2 min and so on, at most 12 h apart, for three days. Each body has `event_id`, `event_type`, `timestamp`, `data` and `signature`: `sha256=` and the HMAC-SHA256 of the body without that member, keyed with the secret. The header X-Service-Signature signs the body as sent; webhook-id, webhook-timestamp and webhook-signature follow Standard Webhooks. Without `secret`, one is generated, and only this answer contains it. Redirects are not followed, and internal networks are not called (422 `target_refused`).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[webhook.Draft]) (*webhookIssuedOut, error) {
-			made, err := h.Webhooks.Create(ctx, sc, in.Body)
-			return &webhookIssuedOut{rest.ETag(made.ChangeNo), made}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[webhook.Draft]) (*webhookIssuedOut, error) {
+		made, err := h.Webhooks.Create(ctx, sc, in.Body)
+		return &webhookIssuedOut{rest.ETag(made.ChangeNo), made}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "list-webhook-event-types", Method: http.MethodGet, Path: "/webhooks/event-types", Permission: "webhooks:read", Tags: tags,
 		Summary: "List the types of events", Description: "Each type has the JSON Schema of its data and an example.",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*eventTypesOut, error) {
-			out := &eventTypesOut{}
-			out.Body.EventTypes = webhook.Catalogue()
-			out.Body.Total = len(out.Body.EventTypes)
-			return out, nil
-		})
+	}, func(context.Context, scope.Scope, *struct{}) (*eventTypesOut, error) {
+		out := &eventTypesOut{}
+		out.Body.EventTypes = webhook.Catalogue()
+		out.Body.Total = len(out.Body.EventTypes)
+		return out, nil
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-webhook", Method: http.MethodGet, Path: "/webhooks/{webhook_id}", Permission: "webhooks:read", Tags: tags,
 		Summary: "Read a webhook",
-	},
-		func(ctx context.Context, sc scope.Scope, in *WebhookPath) (*webhookOut, error) {
-			w, err := h.Webhooks.Get(ctx, sc, in.ID)
-			return &webhookOut{rest.ETag(w.ChangeNo), w}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *WebhookPath) (*webhookOut, error) {
+		w, err := h.Webhooks.Get(ctx, sc, in.ID)
+		return &webhookOut{rest.ETag(w.ChangeNo), w}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-webhook", Method: http.MethodPut, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a webhook",
 		Description: "Members that are not sent keep their value. A change to another host in `url` needs `secret` (422 `credential_required`).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *webhookUpdateIn) (*webhookOut, error) {
-			w, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
-				return h.Webhooks.Update(ctx, sc, in.ID, in.Body, version)
-			})
-			return &webhookOut{rest.ETag(w.ChangeNo), w}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *webhookUpdateIn, version int64) (*webhookOut, error) {
+		w, err := h.Webhooks.Update(ctx, sc, in.ID, in.Body, version)
+		return &webhookOut{rest.ETag(w.ChangeNo), w}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-webhook", Method: http.MethodDelete, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a webhook", Description: "Removes its deliveries too. Pending ones are no longer sent.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn) (*rest.JSON[rest.Removed], error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
-				return h.Webhooks.Delete(ctx, sc, in.ID, version)
-			})
-			return rest.Answer(rest.Removed{Message: "Webhook deleted successfully", ID: in.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Webhooks.Delete(ctx, sc, in.ID, version)
+		return rest.Answer(rest.Removed{Message: "Webhook deleted successfully", ID: in.ID}, err)
+	})
 	h.webhookActions(r)
 	for _, e := range webhook.Catalogue() {
 		describeEvent(r, e.Type, e.Description, e.Data)
@@ -132,9 +122,8 @@ func (h *Handler) webhookActions(r *rest.Router) {
 		ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/rotate-secret", Permission: "webhooks:write", Tags: tags,
 		Summary:     "Give a webhook a new secret",
 		Description: "For `overlap_seconds` (a day by default) both secrets sign: webhook-signature lists a signature of each, X-Service-Signature-Previous is signed with the old one, and `signature` and X-Service-Signature with the new one.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *webhookRotateIn) (*webhookIssuedOut, error) {
-			made, err := h.Webhooks.RotateSecret(ctx, sc, in.ID, in.Body)
-			return &webhookIssuedOut{rest.ETag(made.ChangeNo), made}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *webhookRotateIn) (*webhookIssuedOut, error) {
+		made, err := h.Webhooks.RotateSecret(ctx, sc, in.ID, in.Body)
+		return &webhookIssuedOut{rest.ETag(made.ChangeNo), made}, err
+	})
 }

@@ -59,44 +59,42 @@ func (h *Handler) templates(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the control templates", Description: "Every template works as it is. suggested-controls lists those that fit a resource.",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[TemplateList], error) {
-			c, err := load()
-			if err != nil {
-				return nil, err
-			}
-			out := TemplateList{Templates: []TemplateSummary{}}
-			for _, id := range c.IDs() {
-				t, _ := c.Get(id)
-				out.Templates = append(out.Templates, templateSummary(t))
-			}
-			out.Total = len(out.Templates)
-			return rest.Answer(out, nil)
-		})
+	}, func(context.Context, scope.Scope, *struct{}) (*rest.JSON[TemplateList], error) {
+		c, err := load()
+		if err != nil {
+			return nil, err
+		}
+		out := TemplateList{Templates: []TemplateSummary{}}
+		for _, id := range c.IDs() {
+			t, _ := c.Get(id)
+			out.Templates = append(out.Templates, templateSummary(t))
+		}
+		out.Total = len(out.Templates)
+		return rest.Answer(out, nil)
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
 		Description: "With resource_id, parameters that come from enrichment have the values of that resource. The control also reads the enrichment at every decision, so a later change takes effect without an edit. An unknown template or resource: 404.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*rest.JSON[TemplateFilled], error) {
-			c, err := load()
-			if err != nil {
-				return nil, err
-			}
-			t, ok := c.Get(in.ID)
-			if !ok {
-				return nil, fault.NotFoundf("no template has this id")
-			}
-			enrichment, err := h.enrichmentOf(ctx, sc, in.ResourceID)
-			if err != nil {
-				return nil, err
-			}
-			f, err := t.Fill(enrichment)
-			if err != nil {
-				return nil, err
-			}
-			return rest.Answer(templateFilled(f, in.ResourceID), nil)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*rest.JSON[TemplateFilled], error) {
+		c, err := load()
+		if err != nil {
+			return nil, err
+		}
+		t, ok := c.Get(in.ID)
+		if !ok {
+			return nil, fault.NotFoundf("no template has this id")
+		}
+		enrichment, err := h.enrichmentOf(ctx, sc, in.ResourceID)
+		if err != nil {
+			return nil, err
+		}
+		f, err := t.Fill(enrichment)
+		if err != nil {
+			return nil, err
+		}
+		return rest.Answer(templateFilled(f, in.ResourceID), nil)
+	})
 }
 
 // enrichmentOf returns a resource as the engine sees it; nil if id is 0.

@@ -137,27 +137,24 @@ func (h *Handler) ide(r *rest.Router) {
 		rest.Register(r, rest.Op{
 			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
 			Summary: "Read the settings of an editor", Description: "The settings of the calling person or key: the defaults, overridden by what was set.",
-		},
-			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
-				v, err := h.IDE.Settings(ctx, sc, editor)
-				return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
-			})
+		}, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
+			v, err := h.IDE.Settings(ctx, sc, editor)
+			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+		})
 	}
 	rest.Register(r, rest.Op{
 		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: rest.ReachSelf, Permission: "editor:write", Tags: tags,
 		Summary: "Change the settings of an editor", Description: "Only the members that are sent change; null restores the default. At most 64 KiB.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
-			v, err := h.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
-			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
+		v, err := h.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
+		return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
 		Summary: "List the features for editors and repositories",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
-			return &editorStatusOut{EditorStatus{true, h.IDE.Status()}}, nil
-		})
+	}, func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
+		return &editorStatusOut{EditorStatus{true, h.IDE.Status()}}, nil
+	})
 }
 
 func (h *Handler) editorA(ctx context.Context, sc scope.Scope, in *editorAIn) (*editorAOut, error) {
@@ -273,71 +270,59 @@ func (h *Handler) repositories(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the registered repositories", Description: "Sorted by id.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
-			page, err := h.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
-			return &repositoryPageOut{page}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
+		page, err := h.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
+		return &repositoryPageOut{page}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a repository",
 		Description: "Also needs policies:write, because its deliveries deploy controls. Configure webhook_url and the secret in the repository: GitHub (content type application/json), GitLab (secret token), or any sender that signs as our webhooks do. The secret and the access token are encrypted at rest and never returned. An address that the server may not call: 400.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
-			made, err := h.IDE.Register(ctx, sc, in.Body)
-			return &repositoryOut{rest.ETag(made.ChangeNo), made}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
+		made, err := h.IDE.Register(ctx, sc, in.Body)
+		return &repositoryOut{rest.ETag(made.ChangeNo), made}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Read a repository's registration",
-	},
-		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
-			got, err := h.IDE.Repository(ctx, sc, in.ID)
-			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
+		got, err := h.IDE.Repository(ctx, sc, in.ID)
+		return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a repository's registration",
 		Description: "Members that are not sent keep their value. Also needs policies:write. If an access token is stored, a change to another host needs access_token again (400).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
-			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
-				return h.IDE.Change(ctx, sc, in.ID, in.Body, version)
-			})
-			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn, version int64) (*repositoryOut, error) {
+		got, err := h.IDE.Change(ctx, sc, in.ID, in.Body, version)
+		return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a repository's registration", Description: "From then on, its deliveries are refused. What it has deployed stays.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
-				return struct{}{}, h.IDE.Forget(ctx, sc, in.ID, version)
-			})
-			return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn, version int64) (*removedOut, error) {
+		err := h.IDE.Forget(ctx, sc, in.ID, version)
+		return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "sync-repository", Method: http.MethodPost, Path: "/ide-integration/repositories/{repository_id}/sync", Reach: rest.ReachSandbox, Permission: "editor:write", Also: "policies:write", Tags: tags, Status: http.StatusAccepted,
 		Summary:     "Deploy a repository's newest commit now",
 		Description: "Fetches the newest commit of the registered branch, or of the default branch, and deploys its controls to sandbox. The answer comes at once: read the deployment until it has ended. While a sync of the repository runs, the answer is that sync. Also needs policies:write.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*rest.JSON[ide.Deployment], error) {
-			return rest.Answer(h.IDE.SyncRepository(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*rest.JSON[ide.Deployment], error) {
+		return rest.Answer(h.IDE.SyncRepository(ctx, sc, in.ID))
+	})
 	rest.Register(r, rest.Op{
 		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the deployments and checks of editors and repositories", Description: "Newest first; kept for 90 days.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *deploymentsIn) (*rest.JSON[ide.DeploymentPage], error) {
-			return rest.Answer(h.IDE.Deployments(ctx, sc, in.Repository, int64(in.Skip), int64(in.Limit)))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *deploymentsIn) (*rest.JSON[ide.DeploymentPage], error) {
+		return rest.Answer(h.IDE.Deployments(ctx, sc, in.Repository, int64(in.Skip), int64(in.Limit)))
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Get the state of a deployment",
-	},
-		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*rest.JSON[ide.Deployment], error) {
-			return rest.Answer(h.IDE.Deployment(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*rest.JSON[ide.Deployment], error) {
+		return rest.Answer(h.IDE.Deployment(ctx, sc, in.ID))
+	})
 }

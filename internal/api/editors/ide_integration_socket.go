@@ -167,11 +167,11 @@ func sameOrigin(text, host, public string) bool {
 	return ok && (strings.EqualFold(from, host) || origin.IsOf(scheme, from, public))
 }
 
-func (l *sockets) add(k *socket) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *sockets) add(k *socket) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	each, tenant := 0, 0
-	for o := range l.open {
+	for o := range s.open {
 		if o.sc.Tenant == k.sc.Tenant {
 			tenant++
 			if o.sc.Actor.Kind == k.sc.Actor.Kind && o.sc.Actor.ID == k.sc.Actor.ID {
@@ -179,30 +179,30 @@ func (l *sockets) add(k *socket) error {
 			}
 		}
 	}
-	if l.ended || each >= socketsEach || tenant >= socketsTenant || len(l.open) >= socketsAll {
+	if s.ended || each >= socketsEach || tenant >= socketsTenant || len(s.open) >= socketsAll {
 		return fault.New(fault.RateLimited, "too_many_sockets", "too many sockets are open").After(5 * time.Second)
 	}
-	if l.open == nil {
-		l.open = map[*socket]struct{}{}
+	if s.open == nil {
+		s.open = map[*socket]struct{}{}
 	}
-	l.open[k] = struct{}{}
-	l.served.Add(1)
+	s.open[k] = struct{}{}
+	s.served.Add(1)
 	return nil
 }
 
-func (l *sockets) remove(k *socket) {
-	l.mu.Lock()
-	delete(l.open, k)
-	l.mu.Unlock()
-	l.served.Done()
+func (s *sockets) remove(k *socket) {
+	s.mu.Lock()
+	delete(s.open, k)
+	s.mu.Unlock()
+	s.served.Done()
 }
 
 // began records the connection of a socket. ended is true if the server is stopping.
-func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	k.conn, k.raw = conn, raw
-	return l.ended
+	return s.ended
 }
 
 // CloseSockets ends all editors' sockets with 1001 and waits for them, for a few seconds at most. A

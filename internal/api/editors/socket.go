@@ -57,47 +57,47 @@ func newSocket(h *Handler, sc scope.Scope, credential rest.Credential) *socket {
 }
 
 // serve reads messages until the socket ends.
-func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
+func (s *socket) serve(conn *websocket.Conn, raw net.Conn) {
 	ctx, stop := context.WithCancel(context.Background())
-	defer k.release()
-	defer k.tasks.Wait()
+	defer s.release()
+	defer s.tasks.Wait()
 	defer stop()
 	defer func() { _ = raw.Close(); _ = conn.CloseNow() }()
-	if k.h.sockets.began(k, conn, raw) {
-		k.end(websocket.StatusGoingAway, "the server is stopping")
+	if s.h.sockets.began(s, conn, raw) {
+		s.end(websocket.StatusGoingAway, "the server is stopping")
 		return
 	}
 	conn.SetReadLimit(socketFrame)
-	k.tasks.Go(func() { k.guard(ctx) })
-	k.tasks.Go(func() { k.answer(ctx) })
+	s.tasks.Go(func() { s.guard(ctx) })
+	s.tasks.Go(func() { s.answer(ctx) })
 	for {
-		kind, body, err := k.read(ctx)
+		kind, body, err := s.read(ctx)
 		size := int64(len(body))
 		switch {
 		case errors.Is(err, errSocketsFull):
-			k.end(websocket.StatusTryAgainLater, "the server has too many messages to read")
+			s.end(websocket.StatusTryAgainLater, "the server has too many messages to read")
 		case err != nil:
-			k.linger(err) // closed, by either side; with 1009 where it was too large
+			s.linger(err) // closed, by either side; with 1009 where it was too large
 		case kind != websocket.MessageText:
-			k.end(websocket.StatusUnsupportedData, "messages must be text")
+			s.end(websocket.StatusUnsupportedData, "messages must be text")
 		case !utf8.Valid(body):
-			k.end(websocket.StatusInvalidFramePayloadData, "messages must be UTF-8")
-		case !k.count() || !k.enqueue(socketMessage(body)):
-			k.end(websocket.StatusPolicyViolation, "too many messages")
+			s.end(websocket.StatusInvalidFramePayloadData, "messages must be UTF-8")
+		case !s.count() || !s.enqueue(socketMessage(body)):
+			s.end(websocket.StatusPolicyViolation, "too many messages")
 		default:
 			continue
 		}
-		k.h.sockets.bytes.Add(-size)
+		s.h.sockets.bytes.Add(-size)
 		return
 	}
 }
 
 // release frees the room of the messages that are still queued.
-func (k *socket) release() {
+func (s *socket) release() {
 	for {
 		select {
-		case m := <-k.queue:
-			k.done(m)
+		case m := <-s.queue:
+			s.done(m)
 		default:
 			return
 		}
@@ -105,40 +105,40 @@ func (k *socket) release() {
 }
 
 // end closes with a code, once, and closes the connection if the peer does not confirm in time.
-func (k *socket) end(code websocket.StatusCode, reason string) {
-	k.ending.Do(func() {
-		late := time.AfterFunc(k.times.closing, func() { _ = k.raw.Close() })
+func (s *socket) end(code websocket.StatusCode, reason string) {
+	s.ending.Do(func() {
+		late := time.AfterFunc(s.times.closing, func() { _ = s.raw.Close() })
 		defer late.Stop()
-		_ = k.conn.Close(code, reason)
+		_ = s.conn.Close(code, reason)
 	})
 }
 
 // linger gives a peer whose frames were refused time to read why. A connection that is closed with
 // unread bytes is reset, and the close frame is lost.
-func (k *socket) linger(err error) {
+func (s *socket) linger(err error) {
 	if websocket.CloseStatus(err) != -1 || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if half, ok := k.raw.(interface{ CloseWrite() error }); ok {
+	if half, ok := s.raw.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
-	late := time.AfterFunc(k.times.closing, func() { _ = k.raw.Close() })
+	late := time.AfterFunc(s.times.closing, func() { _ = s.raw.Close() })
 	defer late.Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(k.raw, 16*socketFrame))
+	_, _ = io.Copy(io.Discard, io.LimitReader(s.raw, 16*socketFrame))
 }
 
 var errSocketsFull = errors.New("too much data of sockets is waiting")
 
 // read reads one message, which counts in sockets.bytes from its first byte on. After an error, the
 // count is restored.
-func (k *socket) read(ctx context.Context) (websocket.MessageType, []byte, error) {
-	kind, r, err := k.conn.Reader(ctx)
+func (s *socket) read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, r, err := s.conn.Reader(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	late := time.AfterFunc(k.times.message, func() { _ = k.raw.Close() })
+	late := time.AfterFunc(s.times.message, func() { _ = s.raw.Close() })
 	defer late.Stop()
-	counted := &countedReader{r: r, all: &k.h.sockets.bytes}
+	counted := &countedReader{r: r, all: &s.h.sockets.bytes}
 	body, err := io.ReadAll(counted)
 	if err != nil {
 		counted.all.Add(-counted.n)
@@ -164,21 +164,21 @@ func (c *countedReader) Read(p []byte) (int, error) {
 }
 
 // count counts a message or ping. It returns false if there were too many.
-func (k *socket) count() bool {
-	if now := k.h.Now(); now.Sub(k.window) > time.Second || now.Before(k.window) {
-		k.window, k.counted = now, 0
+func (s *socket) count() bool {
+	if now := s.h.Now(); now.Sub(s.window) > time.Second || now.Before(s.window) {
+		s.window, s.counted = now, 0
 	}
-	k.counted++
-	return k.counted <= socketRate
+	s.counted++
+	return s.counted <= socketRate
 }
 
-func (k *socket) enqueue(m socketIncoming) bool {
-	if k.queued.Load()+m.size > socketQueued {
+func (s *socket) enqueue(m socketIncoming) bool {
+	if s.queued.Load()+m.size > socketQueued {
 		return false
 	}
 	select {
-	case k.queue <- m:
-		k.queued.Add(m.size)
+	case s.queue <- m:
+		s.queued.Add(m.size)
 		return true
 	default:
 		return false
@@ -186,9 +186,9 @@ func (k *socket) enqueue(m socketIncoming) bool {
 }
 
 // done frees the room of a message.
-func (k *socket) done(m socketIncoming) {
-	k.queued.Add(-m.size)
-	k.h.sockets.bytes.Add(-m.size)
+func (s *socket) done(m socketIncoming) {
+	s.queued.Add(-m.size)
+	s.h.sockets.bytes.Add(-m.size)
 }
 
 // socketMessage reads one message strictly.
@@ -216,8 +216,8 @@ var socketNeeds = map[string]string{"validate": "policy_content", "deployment_st
 
 // guard ends the socket when its credential, its owner's permission or its tenant is no longer
 // valid, or when its peer is silent.
-func (k *socket) guard(ctx context.Context) {
-	check, ping := time.NewTicker(k.times.check), time.NewTicker(k.times.ping)
+func (s *socket) guard(ctx context.Context) {
+	check, ping := time.NewTicker(s.times.check), time.NewTicker(s.times.ping)
 	defer check.Stop()
 	defer ping.Stop()
 	peer := make(chan error, 1)
@@ -227,7 +227,7 @@ func (k *socket) guard(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-check.C:
-			if _, ok := k.recheck(ctx, true); !ok {
+			if _, ok := s.recheck(ctx, true); !ok {
 				return
 			}
 		case <-ping.C:
@@ -235,14 +235,14 @@ func (k *socket) guard(ctx context.Context) {
 				continue
 			}
 			asked = true
-			k.tasks.Go(func() { // meanwhile, the credential is checked
-				short, cancel := context.WithTimeout(ctx, k.times.answer)
+			s.tasks.Go(func() { // meanwhile, the credential is checked
+				short, cancel := context.WithTimeout(ctx, s.times.answer)
 				defer cancel()
-				peer <- k.conn.Ping(short)
+				peer <- s.conn.Ping(short)
 			})
 		case err := <-peer:
 			if asked = false; err != nil {
-				_ = k.raw.Close()
+				_ = s.raw.Close()
 				return
 			}
 		}
@@ -251,25 +251,25 @@ func (k *socket) guard(ctx context.Context) {
 
 // recheck authenticates the credential again, and ends the socket if it is refused. idle means that
 // no person is active: an open socket does not keep a session from expiring.
-func (k *socket) recheck(ctx context.Context, idle bool) (sc scope.Scope, ok bool) {
-	c := k.credential
+func (s *socket) recheck(ctx context.Context, idle bool) (sc scope.Scope, ok bool) {
+	c := s.credential
 	c.Idle = c.Idle || idle
-	sc, err := k.h.Authenticate.Recheck(ctx, c, k.sc, "editor:read")
+	sc, err := s.h.Authenticate.Recheck(ctx, c, s.sc, "editor:read")
 	if err != nil && ctx.Err() == nil {
-		k.end(websocket.StatusPolicyViolation, "the credential is no longer valid")
+		s.end(websocket.StatusPolicyViolation, "the credential is no longer valid")
 	}
 	return sc, err == nil
 }
 
 // answer handles messages in the order of their arrival.
-func (k *socket) answer(ctx context.Context) {
+func (s *socket) answer(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-k.queue:
-			ok := k.handleMessage(ctx, m)
-			k.done(m)
+		case m := <-s.queue:
+			ok := s.handleMessage(ctx, m)
+			s.done(m)
 			if !ok {
 				return
 			}
@@ -278,25 +278,25 @@ func (k *socket) answer(ctx context.Context) {
 }
 
 // recovered must be deferred. After a panic, it ends this socket and not the process.
-func (k *socket) recovered() {
+func (s *socket) recovered() {
 	if p := recover(); p != nil {
-		k.h.Panics.Count("socket")
-		k.h.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
-		k.end(websocket.StatusInternalError, "the server failed")
+		s.h.Panics.Count("socket")
+		s.h.Log.Error("websocket message", "request_id", s.sc.RequestID, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
+		s.end(websocket.StatusInternalError, "the server failed")
 	}
 }
 
 // handleMessage answers one message. It returns false if the socket ends.
-func (k *socket) handleMessage(ctx context.Context, m socketIncoming) bool {
-	defer k.recovered()
-	sc, ok := k.recheck(ctx, m.kind == "ping") // programs send pings without a person
+func (s *socket) handleMessage(ctx context.Context, m socketIncoming) bool {
+	defer s.recovered()
+	sc, ok := s.recheck(ctx, m.kind == "ping") // programs send pings without a person
 	if !ok {
 		return false
 	}
-	return k.send(ctx, k.reply(ctx, sc, m))
+	return s.send(ctx, s.reply(ctx, sc, m))
 }
 
-func (k *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) any {
+func (s *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) any {
 	if m.bad != nil {
 		return socketAnswer{"error", map[string]any{"message": fault.Message(m.bad), "errors": []any{}}}
 	}
@@ -307,18 +307,18 @@ func (k *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) an
 	case "ping":
 		return socketAnswer{"pong", map[string]any{}}
 	case "validate":
-		v, err := k.h.IDE.Validate(ctx, sc, m.data)
+		v, err := s.h.IDE.Validate(ctx, sc, m.data)
 		if err != nil {
 			return socketFault(err)
 		}
 		return socketAnswer{"validation_result", socketValidation{v.Valid, v.Errors, v.Warnings}}
 	case "deployment_status":
-		d, err := k.h.IDE.Deployment(ctx, sc, m.data)
+		d, err := s.h.IDE.Deployment(ctx, sc, m.data)
 		if err != nil {
 			return socketFault(err)
 		}
 		if d.Status == ide.InProgress {
-			k.follow(ctx, sc, m.data)
+			s.follow(ctx, sc, m.data)
 		}
 		return socketAnswer{"deployment_status", d}
 	default:
@@ -343,34 +343,34 @@ func socketFault(err error) socketAnswer {
 }
 
 // follow sends another message about a deployment when it has ended.
-func (k *socket) follow(ctx context.Context, sc scope.Scope, id string) {
+func (s *socket) follow(ctx context.Context, sc scope.Scope, id string) {
 	select {
-	case k.watch <- struct{}{}:
+	case s.watch <- struct{}{}:
 	default:
 		return // too many are followed already; the client asks again
 	}
-	k.tasks.Go(func() {
-		defer func() { <-k.watch }()
-		defer k.recovered()
+	s.tasks.Go(func() {
+		defer func() { <-s.watch }()
+		defer s.recovered()
 		ctx, cancel := context.WithTimeout(ctx, socketPatient)
 		defer cancel()
-		if d, err := k.h.IDE.Await(ctx, sc, id); err == nil && d.Status != ide.InProgress {
-			k.send(ctx, socketAnswer{"deployment_status", d})
+		if d, err := s.h.IDE.Await(ctx, sc, id); err == nil && d.Status != ide.InProgress {
+			s.send(ctx, socketAnswer{"deployment_status", d})
 		}
 	})
 }
 
 // send sends an answer, unless the credential has ended meanwhile.
-func (k *socket) send(ctx context.Context, v any) bool {
+func (s *socket) send(ctx context.Context, v any) bool {
 	body, err := rest.Encode(v)
 	if err != nil {
-		k.h.Log.Error("websocket message", "error", err)
+		s.h.Log.Error("websocket message", "error", err)
 		return true
 	}
-	if _, ok := k.recheck(ctx, true); !ok {
+	if _, ok := s.recheck(ctx, true); !ok {
 		return false
 	}
-	short, cancel := context.WithTimeout(ctx, k.times.answer)
+	short, cancel := context.WithTimeout(ctx, s.times.answer)
 	defer cancel()
-	return k.conn.Write(short, websocket.MessageText, body) == nil // if the peer has disconnected, reading ends too
+	return s.conn.Write(short, websocket.MessageText, body) == nil // if the peer has disconnected, reading ends too
 }

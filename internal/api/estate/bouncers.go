@@ -56,75 +56,63 @@ func (h *Handler) bouncers(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "List bouncers", Description: "Sorted by id.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*rest.JSON[bouncer.Page], error) {
-			return rest.Answer(h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*rest.JSON[bouncer.Page], error) {
+		return rest.Answer(h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a bouncer",
 		Description: "Only this answer contains the token. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[bouncer.Draft]) (*bouncerIssuedOut, error) {
-			made, err := h.Bouncers.Create(ctx, sc, in.Body)
-			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[bouncer.Draft]) (*bouncerIssuedOut, error) {
+		made, err := h.Bouncers.Create(ctx, sc, in.Body)
+		return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read a bouncer",
-	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
-			b, err := h.Bouncers.Get(ctx, sc, in.ID)
-			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
+		b, err := h.Bouncers.Get(ctx, sc, in.ID)
+		return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a bouncer",
 		Description: "Members that are not sent keep their value. configuration and resource_ids are replaced as a whole.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
-			b, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
-				return h.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
-			})
-			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn, version int64) (*bouncerOut, error) {
+		b, err := h.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
+		return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a bouncer",
 		Description: "The token stops working at once. While a policy names the bouncer: 409 `bouncer_in_use`, which lists the policies.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*rest.JSON[rest.Removed], error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
-				return h.Bouncers.Delete(ctx, sc, in.ID, version)
-			})
-			return rest.Answer(rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Bouncers.Delete(ctx, sc, in.ID, version)
+		return rest.Answer(rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}, err)
+	})
 	rest.Register(r, rest.Op{
 		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary: "Issue a new token to a bouncer", Description: "The old token stops working at once.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
-			made, err := h.Bouncers.Rotate(ctx, sc, in.ID)
-			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
+		made, err := h.Bouncers.Rotate(ctx, sc, in.ID)
+		return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "List the credentials that a bouncer sends to the application",
 		Description: "The headers that it sets, adds or strips; their values are never returned.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Credentials], error) {
-			return rest.Answer(h.Bouncers.Credentials(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Credentials], error) {
+		return rest.Answer(h.Bouncers.Credentials(ctx, sc, in.ID))
+	})
 	rest.Register(r, rest.Op{
 		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary:     "Set the credentials that a bouncer sends to the application",
 		Description: "Replaces the complete list. Values are encrypted at rest and given to this bouncer only; no bundle, log or answer contains them. An entry without a value keeps the value stored for its header and resource.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*rest.JSON[bouncer.Credentials], error) {
-			return rest.Answer(h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*rest.JSON[bouncer.Credentials], error) {
+		return rest.Answer(h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body))
+	})
 	h.bouncerStates(r)
 }
 
@@ -134,10 +122,9 @@ func (h *Handler) bouncerStates(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Get the status of a bouncer",
-	},
-		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Health], error) {
-			return rest.Answer(h.Bouncers.Health(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*rest.JSON[bouncer.Health], error) {
+		return rest.Answer(h.Bouncers.Health(ctx, sc, in.ID))
+	})
 	rest.Raw(r, rest.Op{
 		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Boot configuration for a stock OPA",

@@ -21,8 +21,7 @@ func (h *Handler) peps(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Get the delivery state of a bouncer's policies",
-	},
-		func(ctx context.Context, sc scope.Scope, in *PepPath) (*rest.JSON[bouncer.SyncStatus], error) {
-			return rest.Answer(h.Bouncers.SyncStatus(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *PepPath) (*rest.JSON[bouncer.SyncStatus], error) {
+		return rest.Answer(h.Bouncers.SyncStatus(ctx, sc, in.ID))
+	})
 }

@@ -71,61 +71,49 @@ func (h *Handler) resources(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "List protected resources", Description: "Sorted by id.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*rest.JSON[resource.Page], error) {
-			return rest.Answer(h.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*rest.JSON[resource.Page], error) {
+		return rest.Answer(h.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)}))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a protected resource",
 		Description: "Requests are matched by host, then by type, path pattern and method; the most specific resource wins. The body may include the enrichment. A confidential or restricted resource needs a compliance tag (422).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[resource.Draft]) (*resourceCreatedOut, error) {
-			made, err := h.Resources.Create(ctx, sc, in.Body)
-			return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully", made.Warnings}}, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[resource.Draft]) (*resourceCreatedOut, error) {
+		made, err := h.Resources.Create(ctx, sc, in.Body)
+		return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully", made.Warnings}}, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "Read a protected resource",
-	},
-		func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*resourceOut, error) {
-			got, err := h.Resources.Get(ctx, sc, in.ID)
-			return &resourceOut{rest.ETag(got.Version), got}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*resourceOut, error) {
+		got, err := h.Resources.Get(ctx, sc, in.ID)
+		return &resourceOut{rest.ETag(got.Version), got}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a protected resource",
 		Description: "Members that are not sent keep their value; null clears an optional one. attributes are replaced as a whole.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn) (*resourceOut, error) {
-			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
-				return h.Resources.Update(ctx, sc, in.ID, in.Body, version)
-			})
-			return &resourceOut{rest.ETag(got.Version), got}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn, version int64) (*resourceOut, error) {
+		got, err := h.Resources.Update(ctx, sc, in.ID, in.Body, version)
+		return &resourceOut{rest.ETag(got.Version), got}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Reach: rest.ReachEnvironment, Permission: "resources:edit", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Set the enrichment of a resource",
 		Description: "Any subset of the fields; null clears one. impacts explains what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn) (*resourceEnrichedOut, error) {
-			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
-				return h.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
-			})
-			return &resourceEnrichedOut{rest.ETag(got.Version), got}, err
-		})
-	rest.Register(r, rest.Op{
+	}, func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn, version int64) (*resourceEnrichedOut, error) {
+		got, err := h.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
+		return &resourceEnrichedOut{rest.ETag(got.Version), got}, err
+	})
+	rest.RegisterChange(r, rest.Op{
 		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a protected resource",
 		Description: "While policies or bouncers name it: 409 `resource_in_use`, which lists them. A discovered resource is removed from the lists of bouncers too.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*rest.JSON[rest.Removed], error) {
-			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
-				return h.Resources.Delete(ctx, sc, in.ID, version)
-			})
-			return rest.Answer(rest.Removed{Message: "Resource deleted successfully", ID: in.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn, version int64) (*rest.JSON[rest.Removed], error) {
+		_, err := h.Resources.Delete(ctx, sc, in.ID, version)
+		return rest.Answer(rest.Removed{Message: "Resource deleted successfully", ID: in.ID}, err)
+	})
 }

@@ -121,9 +121,9 @@ type writer struct {
 
 // message adds a message to the next write. Only its last part has the id: a client that is
 // disconnected before that must receive the whole message again.
-func (o *writer) message(m live.Message) error {
+func (w *writer) message(m live.Message) error {
 	if m.Reload {
-		fmt.Fprintf(&o.text, "event: reload\nid: %s\ndata: {}\n\n", m.ID)
+		fmt.Fprintf(&w.text, "event: reload\nid: %s\ndata: {}\n\n", m.ID)
 		return nil
 	}
 	for i, c := range m.Changes {
@@ -131,21 +131,21 @@ func (o *writer) message(m live.Message) error {
 		if err != nil {
 			return err
 		}
-		o.text.WriteString("event: change\n")
+		w.text.WriteString("event: change\n")
 		if i == len(m.Changes)-1 {
-			fmt.Fprintf(&o.text, "id: %s\n", m.ID)
+			fmt.Fprintf(&w.text, "id: %s\n", m.ID)
 		}
-		fmt.Fprintf(&o.text, "data: %s\n", data) // which ends with a newline
+		fmt.Fprintf(&w.text, "data: %s\n", data) // which ends with a newline
 	}
 	return nil
 }
 
-func (o *writer) flush() error {
-	_ = o.control.SetWriteDeadline(o.now().Add(o.patience)) // not supported by a test's recorder
-	_, err := o.w.Write(o.text.Bytes())
-	o.text.Reset()
+func (w *writer) flush() error {
+	_ = w.control.SetWriteDeadline(w.now().Add(w.patience)) // not supported by a test's recorder
+	_, err := w.w.Write(w.text.Bytes())
+	w.text.Reset()
 	if err != nil {
 		return err
 	}
-	return o.control.Flush()
+	return w.control.Flush()
 }

@@ -64,39 +64,36 @@ func (h *Handler) auth(r *rest.Router) {
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "Sign in",
 		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting. 403 `password_login_off`: people of the tenant sign in through its identity provider. People with a second factor also send `code`; without it, a right password gets 401 `second_factor_required` with a `challenge` for /auth/login/second-factor, and with a wrong one 401 `second_factor_invalid`.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[LoginRequest]) (*rest.JSON[auth.Grant], error) {
-			return rest.Answer(h.Auth.Login(ctx, sc, in.Body.proof()))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[LoginRequest]) (*rest.JSON[auth.Grant], error) {
+		return rest.Answer(h.Auth.Login(ctx, sc, in.Body.proof()))
+	})
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
 		Summary:     "Sign out",
 		Description: "Ends the caller's session at once, and the tokens that were created from it. After a sign-in at an identity provider, `end_session_url` ends the session there, too. API keys have no session: 400.",
-	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
-			out := &signedOutOut{Body: SignedOut{Done: Done{"Signed out"}}}
-			if b, err := r.Browser(ctx); err == nil && b.Cookie != "" {
-				out.SetCookie = b.SetCookie("", 0)
-			}
-			by, err := h.Auth.Sessions.Logout(ctx, sc)
-			if err == nil {
-				out.Body.EndSessionURL = h.SignOn.EndSessionURL(ctx, auth.Home(sc), by)
-			}
-			return out, err
-		})
+	}, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
+		out := &signedOutOut{Body: SignedOut{Done: Done{"Signed out"}}}
+		if b, err := r.Browser(ctx); err == nil && b.Cookie != "" {
+			out.SetCookie = b.SetCookie("", 0)
+		}
+		by, err := h.Auth.Sessions.Logout(ctx, sc)
+		if err == nil {
+			out.Body.EndSessionURL = h.SignOn.EndSessionURL(ctx, auth.Home(sc), by)
+		}
+		return out, err
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Enrols: true, Tags: tags,
 		Summary:     "The caller",
 		Description: "permissions holds the scopes of the credential.",
-	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[Me], error) {
-			u, err := h.Auth.Me(ctx, sc)
-			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant, MustEnrol: sc.EnrolOnly}
-			if sc.EnvBound {
-				me.Environment = sc.Env
-			}
-			return rest.Answer(me, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[Me], error) {
+		u, err := h.Auth.Me(ctx, sc)
+		me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant, MustEnrol: sc.EnrolOnly}
+		if sc.EnvBound {
+			me.Environment = sc.Env
+		}
+		return rest.Answer(me, err)
+	})
 	rest.Raw(r, rest.Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},

@@ -41,10 +41,9 @@ func (h *Handler) authSSO(r *rest.Router) {
 		ID: "get-sign-on-offer", Method: http.MethodGet, Path: "/auth/sso", Public: true, Tags: tags,
 		Summary:     "How people can sign in",
 		Description: "For the sign-in page. The tenant is the one that the request names, by default the default tenant. An unknown tenant looks like one without an identity provider.",
-	},
-		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[signon.Offer], error) {
-			return rest.Answer(h.SignOn.Offer(ctx, sc.Tenant))
-		})
+	}, func(ctx context.Context, sc scope.Scope, _ *struct{}) (*rest.JSON[signon.Offer], error) {
+		return rest.Answer(h.SignOn.Offer(ctx, sc.Tenant))
+	})
 	rest.Raw(r, rest.Op{
 		ID: "start-sign-on", Method: http.MethodGet, Path: "/auth/sso/login", Public: true, Tags: tags, Status: http.StatusFound, FailurePage: signInPage,
 		Errors:      []int{http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusBadGateway},

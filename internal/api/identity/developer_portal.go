@@ -30,24 +30,22 @@ func (h *Handler) developerPortal(r *rest.Router) {
 		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Only: rest.NoBouncers, Tags: tags,
 		Summary:     "Issue a token for the caller",
 		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that created it. A scope that the caller does not hold: 403.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*rest.JSON[auth.Grant], error) {
-			var scopes []string
-			if in.Body != nil {
-				scopes = in.Body.Scopes
-			}
-			return rest.Answer(h.Auth.IssuePortalToken(ctx, sc, scopes))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*rest.JSON[auth.Grant], error) {
+		var scopes []string
+		if in.Body != nil {
+			scopes = in.Body.Scopes
+		}
+		return rest.Answer(h.Auth.IssuePortalToken(ctx, sc, scopes))
+	})
 	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Only: rest.NoBouncers, Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "Create an API key for one environment",
 		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to create keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*rest.JSON[auth.Key], error) {
-			var d auth.PortalDraft
-			if in.Body != nil {
-				d = *in.Body
-			}
-			return rest.Answer(h.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*rest.JSON[auth.Key], error) {
+		var d auth.PortalDraft
+		if in.Body != nil {
+			d = *in.Body
+		}
+		return rest.Answer(h.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d))
+	})
 }

@@ -53,53 +53,47 @@ func (h *Handler) users(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,
 		Summary: "List users", Description: "Oldest first.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *userListIn) (*rest.JSON[user.Page], error) {
-			return rest.Answer(h.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search}))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *userListIn) (*rest.JSON[user.Page], error) {
+		return rest.Answer(h.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search}))
+	})
 	rest.Register(r, rest.Op{
 		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a user",
 		Description: "User names and e-mail addresses are unique, ignoring case, and so is an id that is sent (409); ids are compared as they are. The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *rest.JSON[user.Draft]) (*rest.JSON[UserCreated], error) {
-			u, err := h.Users.Create(ctx, sc, in.Body)
-			return rest.Answer(UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *rest.JSON[user.Draft]) (*rest.JSON[UserCreated], error) {
+		u, err := h.Users.Create(ctx, sc, in.Body)
+		return rest.Answer(UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}, err)
+	})
 	h.usersImport(r, tags)
 	rest.Register(r, rest.Op{
 		ID: "get-user", Method: http.MethodGet, Path: "/users/{user_id}", Permission: "users:read", Tags: tags,
 		Summary: "Read a user",
-	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[user.User], error) {
-			return rest.Answer(h.Users.Get(ctx, sc, in.ID))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[user.User], error) {
+		return rest.Answer(h.Users.Get(ctx, sc, in.ID))
+	})
 	rest.Register(r, rest.Op{
 		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a user",
 		Description: "Members that are not sent keep their value. A new password, other roles or disabling ends the user's sessions at once. The caller must hold everything that the user may do, before and after (403). The last platform administrator keeps the role (409).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*rest.JSON[user.User], error) {
-			return rest.Answer(h.Users.Update(ctx, sc, in.ID, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*rest.JSON[user.User], error) {
+		return rest.Answer(h.Users.Update(ctx, sc, in.ID, in.Body))
+	})
 	rest.Register(r, rest.Op{
 		ID: "set-user-roles", Method: http.MethodPut, Path: "/users/{user_id}/roles", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Set a user's roles",
 		Description: "Ends the sessions of the old roles. The caller must hold what the old and the new roles allow (403).",
-	},
-		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*rest.JSON[user.User], error) {
-			return rest.Answer(h.Users.SetRoles(ctx, sc, in.ID, in.Body))
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*rest.JSON[user.User], error) {
+		return rest.Answer(h.Users.SetRoles(ctx, sc, in.ID, in.Body))
+	})
 	rest.Register(r, rest.Op{
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a user",
 		Description: "The user's sessions and own API keys end at once. A generated id is never reused.",
-	},
-		func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[Revoked], error) {
-			u, err := h.Users.Delete(ctx, sc, in.ID)
-			return rest.Answer(Revoked{"User deleted successfully", u.ID}, err)
-		})
+	}, func(ctx context.Context, sc scope.Scope, in *UserPath) (*rest.JSON[Revoked], error) {
+		u, err := h.Users.Delete(ctx, sc, in.ID)
+		return rest.Answer(Revoked{"User deleted successfully", u.ID}, err)
+	})
 }

@@ -21,8 +21,7 @@ func (h *Handler) wellKnown(r *rest.Router) {
 		ID: "get-jwks", Method: http.MethodGet, Path: "/.well-known/jwks.json", Root: true, Public: true, Tags: tags,
 		Summary:     "Keys that tokens are signed with",
 		Description: "A JSON Web Key Set (RFC 7517). Keys rotate; a new one is published before it signs.",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*jwksOut, error) {
-			return &jwksOut{"public, max-age=300", h.Auth.JWKS()}, nil
-		})
+	}, func(context.Context, scope.Scope, *struct{}) (*jwksOut, error) {
+		return &jwksOut{"public, max-age=300", h.Auth.JWKS()}, nil
+	})
 }

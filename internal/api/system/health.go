@@ -128,45 +128,41 @@ func (h *Handler) health(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-health", Method: http.MethodGet, Path: "/health", Public: true, Tags: tags,
 		Summary: "Get the state of the service and its parts", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
-	},
-		func(ctx context.Context, _ scope.Scope, _ *healthIn) (*healthOut, error) {
-			health := h.Health(ctx)
-			out := &healthOut{Status: http.StatusOK, Body: health}
-			if health.Status == Unhealthy {
-				out.Status = http.StatusServiceUnavailable
-			}
-			return out, nil
-		})
+	}, func(ctx context.Context, _ scope.Scope, _ *healthIn) (*healthOut, error) {
+		health := h.Health(ctx)
+		out := &healthOut{Status: http.StatusOK, Body: health}
+		if health.Status == Unhealthy {
+			out.Status = http.StatusServiceUnavailable
+		}
+		return out, nil
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
 		Summary: "Check that the process runs",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*rest.JSON[Liveness], error) {
-			return rest.Answer(Liveness{Status: "live"}, nil)
-		})
+	}, func(context.Context, scope.Scope, *struct{}) (*rest.JSON[Liveness], error) {
+		return rest.Answer(Liveness{Status: "live"}, nil)
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
 		Summary: "Check that the service accepts requests",
-	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[Liveness], error) {
-			if r.IsStopping() {
-				return nil, fault.Stopping()
+	}, func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[Liveness], error) {
+		if r.IsStopping() {
+			return nil, fault.Stopping()
+		}
+		audit := h.auditHealth()
+		if h.Probes.Ready != nil {
+			if err := h.Probes.Ready(ctx); err != nil {
+				return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 			}
-			audit := h.auditHealth()
-			if h.Probes.Ready != nil {
-				if err := h.Probes.Ready(ctx); err != nil {
-					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
-				}
-			}
-			return rest.Answer(Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}, nil)
-		})
+		}
+		return rest.Answer(Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}, nil)
+	})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "State of the delivery of policies to bouncers",
-	},
-		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
-			return rest.Answer(h.bridgeHealth(ctx), nil)
-		})
+	}, func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
+		return rest.Answer(h.bridgeHealth(ctx), nil)
+	})
 }
 
 // Health collects the state of all parts.

@@ -121,7 +121,7 @@ func (p *Process) Kill() {
 // Interrupt sends SIGINT, as Ctrl-C does.
 func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(os.Interrupt) }
 
-// Stop interrupts the process and waits at most ten seconds for its end.
+// Stop interrupts the process and waits at most twelve seconds for its end.
 func (p *Process) Stop() {
 	if _, ended := p.Exited(); ended {
 		return
@@ -130,7 +130,7 @@ func (p *Process) Stop() {
 	select {
 	case <-p.done:
 	case <-time.After(12 * time.Second):
-		p.t.Errorf("the program did not stop within ten seconds\n%s", p.Log)
+		p.t.Errorf("the program did not stop within twelve seconds\n%s", p.Log)
 		p.Kill()
 	}
 }

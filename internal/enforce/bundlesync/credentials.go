@@ -20,15 +20,15 @@ const (
 )
 
 // fetchCredentials requests the credentials from the control plane, and saves them for a restart.
-func (f *Syncer) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
-	if have := f.State.Load().Credentials; have != nil && have.Number() >= least {
+func (s *Syncer) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
+	if have := s.State.Load().Credentials; have != nil && have.Number() >= least {
 		return have, nil
 	}
-	req, err := f.Client.Request(ctx, http.MethodGet, "/bridge/credentials", nil)
+	req, err := s.Client.Request(ctx, http.MethodGet, "/bridge/credentials", nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := f.Client.Do(req)
+	resp, err := s.Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
@@ -40,22 +40,22 @@ func (f *Syncer) fetchCredentials(ctx context.Context, id string, least int64) (
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
-	out, err := settings.OpenCredentials(data, f.Token, id, least)
+	out, err := settings.OpenCredentials(data, s.Token, id, least)
 	if err != nil {
 		return nil, err
 	}
-	if err := controlplane.SaveFile(f.Dir, credentialsName, data); err != nil {
-		f.Count.SaveFailures.Add(1)
-		f.Log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
+	if err := controlplane.SaveFile(s.Dir, credentialsName, data); err != nil {
+		s.Count.SaveFailures.Add(1)
+		s.Log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
 	}
 	return out, nil
 }
 
 // savedCredentials returns the credentials that were saved before a restart.
-func (f *Syncer) savedCredentials(id string, least int64) (*settings.Credentials, error) {
-	data, err := os.ReadFile(filepath.Join(f.Dir, credentialsName))
+func (s *Syncer) savedCredentials(id string, least int64) (*settings.Credentials, error) {
+	data, err := os.ReadFile(filepath.Join(s.Dir, credentialsName))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
-	return settings.OpenCredentials(data, f.Token, id, least)
+	return settings.OpenCredentials(data, s.Token, id, least)
 }

@@ -83,51 +83,51 @@ func New(c Config) *Syncer {
 }
 
 // initial returns the state of a bouncer without a bundle.
-func (f *Syncer) initial() *settings.State {
-	return &settings.State{Settings: settings.Initial(f.InitialMode, f.Reader.Trusted)}
+func (s *Syncer) initial() *settings.State {
+	return &settings.State{Settings: settings.Initial(s.InitialMode, s.Reader.Trusted)}
 }
 
 // Progress returns the current progress.
-func (f *Syncer) Progress() Progress {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.progress
+func (s *Syncer) Progress() Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress
 }
 
 // LabelMap identifies the bouncer in reports, as OPA's labels do.
-func (f *Syncer) LabelMap() map[string]string {
-	return map[string]string{"bouncer": f.Progress().ID, "id": "gatehouse-bouncer", "version": f.Version}
+func (s *Syncer) LabelMap() map[string]string {
+	return map[string]string{"bouncer": s.Progress().ID, "id": "gatehouse-bouncer", "version": s.Version}
 }
 
 // Labels returns the beginning of each event of the decision log, up to and including the labels.
 // Callers must not change it.
-func (f *Syncer) Labels() []byte { return *f.labels.Load() }
+func (s *Syncer) Labels() []byte { return *s.labels.Load() }
 
 // relabel records the bouncer's id, and rebuilds the labels.
-func (f *Syncer) relabel(id string) {
-	f.mu.Lock()
-	f.progress.ID = id
-	f.mu.Unlock()
-	data, err := json.Marshal(f.LabelMap())
+func (s *Syncer) relabel(id string) {
+	s.mu.Lock()
+	s.progress.ID = id
+	s.mu.Unlock()
+	data, err := json.Marshal(s.LabelMap())
 	if err != nil {
 		data = []byte("{}")
 	}
 	line := append([]byte(`{"labels":`), data...)
-	f.labels.Store(&line)
+	s.labels.Store(&line)
 }
 
-func (f *Syncer) confirmedAt(t time.Time) { f.contact.Store(&t) }
+func (s *Syncer) confirmedAt(t time.Time) { s.contact.Store(&t) }
 
 // LastContact returns when the control plane last confirmed the bundle.
-func (f *Syncer) LastContact() time.Time { return *f.contact.Load() }
+func (s *Syncer) LastContact() time.Time { return *s.contact.Load() }
 
 // SinceContact returns the time since the control plane last confirmed the bundle.
-func (f *Syncer) SinceContact(now time.Time) time.Duration { return now.Sub(f.LastContact()) }
+func (s *Syncer) SinceContact(now time.Time) time.Duration { return now.Sub(s.LastContact()) }
 
 // Ready reports whether the bouncer can decide: a bundle is active, and it is not older than
 // max_stale allows.
-func (f *Syncer) Ready(st *settings.State) bool {
-	return st.Set != nil && (st.MaxStale == 0 || f.SinceContact(f.Now()) <= st.MaxStale)
+func (s *Syncer) Ready(st *settings.State) bool {
+	return st.Set != nil && (st.MaxStale == 0 || s.SinceContact(s.Now()) <= st.MaxStale)
 }
 
 // Times of the bundle client.
@@ -177,61 +177,61 @@ func (e *SyncError) Error() string { return e.Code + ": " + e.Message }
 
 // Restore activates the saved bundle, so that a bouncer that starts while the control plane is down
 // continues where it stopped.
-func (f *Syncer) Restore() {
-	head, data, contact, err := controlplane.LoadBundle(f.Dir)
+func (s *Syncer) Restore() {
+	head, data, contact, err := controlplane.LoadBundle(s.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	if err == nil && f.ID != "" && head.Bouncer != f.ID {
+	if err == nil && s.ID != "" && head.Bouncer != s.ID {
 		err = errForeignCopy
 	}
 	if err == nil {
-		err = f.activate(data, head.Bouncer, true, f.savedCredentials)
+		err = s.activate(data, head.Bouncer, true, s.savedCredentials)
 	}
 	if err != nil {
-		f.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
+		s.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
 		return
 	}
 	etag := head.ETag
-	if f.State.Load().KeyClosed {
+	if s.State.Load().KeyClosed {
 		etag = "" // the token has changed since, so fetch the bundle again for its key
 	}
-	f.mu.Lock()
-	f.progress.ETag, f.progress.Size = etag, len(data)
-	f.mu.Unlock()
-	f.relabel(head.Bouncer)
-	f.confirmedAt(contact)
-	f.Log.Info("the saved bundle is active", "revision", head.Revision, "confirmed", contact.UTC())
+	s.mu.Lock()
+	s.progress.ETag, s.progress.Size = etag, len(data)
+	s.mu.Unlock()
+	s.relabel(head.Bouncer)
+	s.confirmedAt(contact)
+	s.Log.Info("the saved bundle is active", "revision", head.Revision, "confirmed", contact.UTC())
 }
 
 // Run keeps the bundle up to date until ctx ends. It sends one long poll after the other, with
 // growing pauses while the control plane is down.
-func (f *Syncer) Run(ctx context.Context) {
+func (s *Syncer) Run(ctx context.Context) {
 	wait := retryMin
 	for ctx.Err() == nil {
-		began, refused := f.Now(), f.RefusedTag()
-		changed, err := f.poll(ctx)
+		began, refused := s.Now(), s.RefusedTag()
+		changed, err := s.poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		f.noteOutcome(err)
+		s.noteOutcome(err)
 		switch {
 		case err != nil:
-			f.Log.Warn("the bundle could not be updated", "error", err)
-			f.Changed()
-			if f.RefusedTag() != refused {
+			s.Log.Warn("the bundle could not be updated", "error", err)
+			s.Changed()
+			if s.RefusedTag() != refused {
 				wait = retryMin // a new bundle was refused: the next one may be fixed already
 			}
-			if !pause.For(ctx, f.IDs.Jitter(max(wait, controlplane.RetryAfter(err)))) {
+			if !pause.For(ctx, s.IDs.Jitter(max(wait, controlplane.RetryAfter(err)))) {
 				return
 			}
 			wait = min(2*wait, retryMax)
 		case changed:
 			wait = retryMin
-			f.Changed()
+			s.Changed()
 		default:
 			wait = retryMin
-			if f.Now().Sub(began) < spinGuard && !pause.For(ctx, f.IDs.Jitter(spinGuard)) {
+			if s.Now().Sub(began) < spinGuard && !pause.For(ctx, s.IDs.Jitter(spinGuard)) {
 				return
 			}
 		}
@@ -239,87 +239,87 @@ func (f *Syncer) Run(ctx context.Context) {
 }
 
 // RefusedTag returns the ETag of the last refused bundle, until another one is accepted.
-func (f *Syncer) RefusedTag() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.progress.Refused
+func (s *Syncer) RefusedTag() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress.Refused
 }
 
 // noteOutcome records the result of a poll for the status report.
-func (f *Syncer) noteOutcome(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (s *Syncer) noteOutcome(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	refused, isRefused := errors.AsType[*SyncError](err)
 	statusErr, isStatus := errors.AsType[*controlplane.StatusError](err)
 	switch {
 	case err == nil:
-		f.progress.Denied = false
-		if f.progress.Refused == "" {
-			f.progress.Err = nil
+		s.progress.Denied = false
+		if s.progress.Refused == "" {
+			s.progress.Err = nil
 		}
 	case isRefused:
-		f.progress.Err = refused
+		s.progress.Err = refused
 	case isStatus:
-		f.progress.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
-		f.progress.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
+		s.progress.Err = &SyncError{Code: "bundle_error", Message: statusErr.Error(), HTTPCode: statusErr.Code}
+		s.progress.Denied = statusErr.Code == http.StatusUnauthorized || statusErr.Code == http.StatusForbidden
 	default:
-		f.progress.Err = &SyncError{Code: "bundle_error", Message: err.Error()}
+		s.progress.Err = &SyncError{Code: "bundle_error", Message: err.Error()}
 	}
 }
 
 // poll sends one request. changed is true if another bundle became active.
-func (f *Syncer) poll(ctx context.Context) (changed bool, err error) {
-	f.mu.Lock()
-	s := f.progress
-	f.mu.Unlock()
-	if !s.identified {
-		if s, err = f.identifySelf(ctx); err != nil {
+func (s *Syncer) poll(ctx context.Context) (changed bool, err error) {
+	s.mu.Lock()
+	progress := s.progress
+	s.mu.Unlock()
+	if !progress.identified {
+		if progress, err = s.identifySelf(ctx); err != nil {
 			return false, err
 		}
 	}
-	park := f.pollWait()
+	park := s.pollWait()
 	ctx, cancel := context.WithTimeout(ctx, park+30*time.Second)
 	defer cancel()
-	req, err := f.Client.Request(ctx, http.MethodGet, "/bridge/bundles/"+s.ID, nil)
+	req, err := s.Client.Request(ctx, http.MethodGet, "/bridge/bundles/"+progress.ID, nil)
 	if err != nil {
 		return false, err
 	}
 	req.Header.Set("Prefer", "modes=snapshot;wait="+strconv.Itoa(int(park/time.Second)))
 	req.Header.Set("Accept", "application/vnd.openpolicyagent.bundles, application/gzip")
 	var tags []string
-	if s.ETag != "" {
-		tags = append(tags, s.ETag)
+	if progress.ETag != "" {
+		tags = append(tags, progress.ETag)
 	}
-	if s.Refused != "" {
-		if s.ETag == "" {
+	if progress.Refused != "" {
+		if progress.ETag == "" {
 			tags = append(tags, noBundleTag) // the first tag is the active bundle, and there is none
 		}
-		tags = append(tags, s.Refused)
+		tags = append(tags, progress.Refused)
 	}
 	if len(tags) > 0 {
 		req.Header.Set("If-None-Match", strings.Join(tags, ", "))
 	}
-	nonce, err := f.nonce()
+	nonce, err := s.nonce()
 	if err != nil {
 		return false, err
 	}
 	if nonce != "" {
 		req.Header.Set(HeaderNonce, nonce)
 	}
-	f.mu.Lock()
-	f.progress.Request = f.Now()
-	f.mu.Unlock()
-	resp, err := f.Client.Do(req)
+	s.mu.Lock()
+	s.progress.Request = s.Now()
+	s.mu.Unlock()
+	resp, err := s.Client.Do(req)
 	if err != nil {
 		return false, fmt.Errorf("the control plane cannot be reached: %w", err)
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusNotModified:
-		if err := f.verifyFresh(resp.Header, nonce, s.ID, s.ETag, s.Refused); err != nil {
+		if err := s.verifyFresh(resp.Header, nonce, progress.ID, progress.ETag, progress.Refused); err != nil {
 			return false, err
 		}
-		f.noteConfirmed()
+		s.noteConfirmed()
 		return false, nil
 	case http.StatusOK:
 		data, err := io.ReadAll(io.LimitReader(resp.Body, controlplane.MaxBundle+1))
@@ -327,8 +327,8 @@ func (f *Syncer) poll(ctx context.Context) (changed bool, err error) {
 			return false, fmt.Errorf("the bundle is incomplete: %w", err)
 		}
 		tag := resp.Header.Get("ETag")
-		unproven := f.verifyFresh(resp.Header, nonce, s.ID, tag)
-		if changed, err = f.takeBundle(ctx, data, tag, s.ID, unproven == nil); err == nil {
+		unproven := s.verifyFresh(resp.Header, nonce, progress.ID, tag)
+		if changed, err = s.takeBundle(ctx, data, tag, progress.ID, unproven == nil); err == nil {
 			err = unproven
 		}
 		return changed, err
@@ -346,12 +346,12 @@ const (
 )
 
 // nonce returns a new nonce if bundles must be signed, or "".
-func (f *Syncer) nonce() (string, error) {
-	if f.Verify == nil {
+func (s *Syncer) nonce() (string, error) {
+	if s.Verify == nil {
 		return "", nil
 	}
 	var raw [16]byte
-	if _, err := io.ReadFull(f.Entropy, raw[:]); err != nil {
+	if _, err := io.ReadFull(s.Entropy, raw[:]); err != nil {
 		return "", fmt.Errorf("a nonce: %w", err)
 	}
 	return hex.EncodeToString(raw[:]), nil
@@ -360,15 +360,15 @@ func (f *Syncer) nonce() (string, error) {
 // verifyFresh checks that an answer was made by the control plane for this nonce, and confirms one
 // of the tags. So nobody can replay "not modified" for ever. An answer without proof confirms
 // nothing, and the status report says so.
-func (f *Syncer) verifyFresh(h http.Header, nonce, id string, tags ...string) error {
-	if f.Verify == nil {
+func (s *Syncer) verifyFresh(h http.Header, nonce, id string, tags ...string) error {
+	if s.Verify == nil {
 		return nil
 	}
 	unproven := func(message string) error {
-		f.Count.BundlesUnproven.Add(1)
+		s.Count.BundlesUnproven.Add(1)
 		return &SyncError{Code: "bundle_unconfirmed", Message: message}
 	}
-	fresh, err := f.Verify.CheckFresh(h.Get(HeaderFresh), nonce)
+	fresh, err := s.Verify.CheckFresh(h.Get(HeaderFresh), nonce)
 	switch {
 	case err != nil:
 		return unproven(err.Error())
@@ -381,60 +381,60 @@ func (f *Syncer) verifyFresh(h http.Header, nonce, id string, tags ...string) er
 }
 
 // noteConfirmed records that the control plane has confirmed the active bundle.
-func (f *Syncer) noteConfirmed() {
-	now := f.Now()
-	f.confirmedAt(now)
-	controlplane.ConfirmBundle(f.Dir, now)
+func (s *Syncer) noteConfirmed() {
+	now := s.Now()
+	s.confirmedAt(now)
+	controlplane.ConfirmBundle(s.Dir, now)
 }
 
 // pollWait returns how long the control plane may hold a poll. Each answer confirms the bundle, so
 // several polls must fit into max_stale.
-func (f *Syncer) pollWait() time.Duration {
-	if stale := f.State.Load().MaxStale; stale > 0 {
-		return max(min(f.Wait, stale/3), time.Second)
+func (s *Syncer) pollWait() time.Duration {
+	if stale := s.State.Load().MaxStale; stale > 0 {
+		return max(min(s.Wait, stale/3), time.Second)
 	}
-	return f.Wait
+	return s.Wait
 }
 
 var errForeignCopy = errors.New("the saved bundle belongs to another bouncer")
 
 // identifySelf asks which bouncer this is, once before the first poll. It drops a bundle that
 // another bouncer saved in this directory.
-func (f *Syncer) identifySelf(ctx context.Context) (Progress, error) {
-	id, err := f.whoAmI(ctx)
+func (s *Syncer) identifySelf(ctx context.Context) (Progress, error) {
+	id, err := s.whoAmI(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	f.mu.Lock()
-	foreign := f.progress.ID != "" && f.progress.ID != id
+	s.mu.Lock()
+	foreign := s.progress.ID != "" && s.progress.ID != id
 	if foreign {
-		f.progress.ETag, f.progress.Size = "", 0
+		s.progress.ETag, s.progress.Size = "", 0
 	}
-	f.progress.identified = true
-	f.mu.Unlock()
+	s.progress.identified = true
+	s.mu.Unlock()
 	if foreign {
-		f.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
-		f.State.Store(f.initial())
-		f.confirmedAt(time.Time{})
+		s.Log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
+		s.State.Store(s.initial())
+		s.confirmedAt(time.Time{})
 	}
-	f.relabel(id)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.progress, nil
+	s.relabel(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress, nil
 }
 
 // whoAmI asks which bouncer the token belongs to.
-func (f *Syncer) whoAmI(ctx context.Context) (string, error) {
-	if f.ID != "" {
-		return f.ID, nil
+func (s *Syncer) whoAmI(ctx context.Context) (string, error) {
+	if s.ID != "" {
+		return s.ID, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := f.Client.Request(ctx, http.MethodGet, "/bridge/self", nil)
+	req, err := s.Client.Request(ctx, http.MethodGet, "/bridge/self", nil)
 	if err != nil {
 		return "", err
 	}
-	resp, err := f.Client.Do(req)
+	resp, err := s.Client.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("the control plane cannot be reached: %w", err)
 	}

@@ -85,7 +85,7 @@ type Reporter struct {
 	until       map[string]time.Time // by host name: when it may be reported again
 	windowStart time.Time            // of the budget's window
 	used        int
-	usedBy      map[string]int // of spent, by source
+	usedBy      map[string]int // of the budget, by source
 	queue       []sighting
 	candidates  map[string]*candidate // by host name: beyond the budget
 	promoted    int                   // how many of those were reported in the window

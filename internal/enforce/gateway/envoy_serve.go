@@ -47,24 +47,24 @@ func (g *Gateway) Listen(ctx context.Context, address, certFile, keyFile string)
 }
 
 // Serve answers checks until Stop.
-func (c *Server) Serve() error {
-	if c == nil {
+func (s *Server) Serve() error {
+	if s == nil {
 		return nil
 	}
-	return c.srv.Serve(c.l)
+	return s.srv.Serve(s.l)
 }
 
 // Close stops the server and aborts running checks.
-func (c *Server) Close() {
+func (s *Server) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c.Stop(ctx)
+	s.Stop(ctx)
 }
 
 // Stop stops the server. It lets running checks finish until ctx ends.
-func (c *Server) Stop(ctx context.Context) {
-	if c != nil {
-		c.srv.Stop(ctx)
+func (s *Server) Stop(ctx context.Context) {
+	if s != nil {
+		s.srv.Stop(ctx)
 	}
 }
 

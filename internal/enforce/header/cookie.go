@@ -7,11 +7,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// WithoutSession returns a Cookie header without the session cookie of the console. Browsers send a
+// withoutSession returns a Cookie header without the session cookie of the console. Browsers send a
 // cookie to every port of its host. If a bouncer and the console share a host, the application
 // behind the bouncer would receive console sessions. Cookies with the same name that do not look
 // like a session stay.
-func WithoutSession(line string) string {
+func withoutSession(line string) string {
 	if !strings.Contains(line, scope.SessionCookie) {
 		return line
 	}
@@ -27,7 +27,7 @@ func WithoutSession(line string) string {
 func (c Changes) KeepSession(lines []string) Changes {
 	left, had := make([]string, 0, len(lines)), false
 	for _, line := range lines {
-		rest := WithoutSession(line)
+		rest := withoutSession(line)
 		had = had || rest != line
 		if rest != "" {
 			left = append(left, rest)

@@ -263,7 +263,7 @@ func (o *Outgoing) Each(fn func(name, value string)) {
 		}
 		for _, v := range values {
 			if name == "Cookie" {
-				if v = WithoutSession(v); v == "" {
+				if v = withoutSession(v); v == "" {
 					continue
 				}
 			}
@@ -304,15 +304,9 @@ func CopyAnswer(dst, src http.Header) {
 			named = append(named, textproto.CanonicalMIMEHeaderKey(textproto.TrimString(part)))
 		}
 	}
-next:
 	for name, values := range src {
-		if hopByHop[name] || IsBouncers(name) {
+		if hopByHop[name] || IsBouncers(name) || slices.Contains(named, name) {
 			continue
-		}
-		for _, n := range named {
-			if n == name {
-				continue next
-			}
 		}
 		if name == "Set-Cookie" && slices.ContainsFunc(values, isSession) {
 			values = slices.DeleteFunc(slices.Clone(values), isSession)

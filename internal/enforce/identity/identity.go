@@ -32,7 +32,7 @@ type Caller struct {
 }
 
 // IsKnown reports whether the caller is known.
-func (i *Caller) IsKnown() bool { return i.ID != "" }
+func (c *Caller) IsKnown() bool { return c.ID != "" }
 
 // The errors of a proof. A bad token is the caller's fault (401); missing keys are the bouncer's
 // (503).

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -49,19 +50,13 @@ type cachedCaller struct {
 
 // newVerifier returns a verifier that always checks issuer, audience and expiry (RFC 8725).
 func newVerifier(c Config, keys *jwks.Set, now func() time.Time) *Verifier {
-	or := func(s, def string) string {
-		if s == "" {
-			return def
-		}
-		return s
-	}
 	return &Verifier{
 		issuer: c.Issuer,
 		parser: jwt.NewParser(jwt.WithValidMethods(jwks.Algorithms()), jwt.WithIssuer(c.Issuer),
 			jwt.WithAudience(c.Audience...), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
 			jwt.WithLeeway(time.Duration(c.LeewaySeconds)*time.Second), jwt.WithTimeFunc(now)),
 		keys: keys, now: now,
-		user: or(c.UserClaim, "sub"), email: or(c.EmailClaim, "email"), roles: or(c.RolesClaim, "roles"), groups: or(c.GroupsClaim, "groups"),
+		user: cmp.Or(c.UserClaim, "sub"), email: cmp.Or(c.EmailClaim, "email"), roles: cmp.Or(c.RolesClaim, "roles"), groups: cmp.Or(c.GroupsClaim, "groups"),
 		young: map[string]cachedCaller{}, old: map[string]cachedCaller{},
 	}
 }

@@ -78,7 +78,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 		j.reserveUsage(ctx, st, in, who)
 		defer func() {
 			if !v.Permits() {
-				in.Seen.Meter.Refund(ctx)
+				in.Seen.Account.Refund(ctx)
 			}
 		}()
 	}
@@ -113,10 +113,10 @@ func (j *Judge) reserveUsage(ctx context.Context, st *settings.State, in *reques
 	if !s.Refs.Usage || s.Refusal != nil || s.Counted {
 		return
 	}
-	if s.Meter == nil {
-		s.Meter = j.Accounts.Open(in.UsageSubject(st, who))
+	if s.Account == nil {
+		s.Account = j.Accounts.Open(in.UsageSubject(st, who))
 	}
-	s.Usage = s.Meter.Reserve(ctx, in.At, s.LLM)
+	s.Usage = s.Account.Reserve(ctx, in.At, s.LLM)
 }
 
 // addDeclaredParams adds the parameters that the MCP server's tools declare, if the request's headers

@@ -162,7 +162,7 @@ func (v *Verdict) RefuseUnlogged(ctx context.Context, in *request.Inbound, st *s
 	if !st.LogRequired || v.Mode == settings.Shadowing || !v.Pass {
 		return
 	}
-	in.Seen.Account().Refund(ctx)
+	in.Seen.UsageAccount().Refund(ctx)
 	v.Resolve(request.Refuse(http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets only logged requests pass"), nil)
 	v.Mask = nil
 }

@@ -98,7 +98,7 @@ func (b *builder) body(body value.Value) *Error {
 		return bad
 	}
 	if b.provider == "" {
-		b.provider = b.src.Provider()
+		b.provider = b.src.provider()
 		if body.Get("messages").Defined() && (body.Get("system").Defined() || body.Get("stop_sequences").Defined()) {
 			b.provider = Anthropic
 		}
@@ -366,14 +366,14 @@ func Lines(src Source, entries []value.Value) (*Request, *Error) {
 			bodies = append(bodies, rest)
 		}
 	}
-	return ParseAll(src, bodies)
+	return parseAll(src, bodies)
 }
 
 // request returns the collected request.
 func (b *builder) request() *Request {
 	r := &Request{Provider: b.provider, MaxTokens: -1, Choices: max(b.choices, 1), Stream: b.stream}
 	if r.Provider == "" {
-		r.Provider = b.src.Provider()
+		r.Provider = b.src.provider()
 	}
 	r.Model = b.src.modelOf(b.model, b.models)
 	if b.bounded {
@@ -383,7 +383,7 @@ func (b *builder) request() *Request {
 	if b.src.Texts {
 		r.Texts = value.Array(b.texts...)
 	}
-	r.Estimated = Tokens(r.Model, b.weigh.ascii, b.weigh.other) + b.weigh.extra + perRequest
+	r.Estimated = estimateTokens(r.Model, b.weigh.ascii, b.weigh.other) + b.weigh.extra + perRequest
 	return r
 }
 

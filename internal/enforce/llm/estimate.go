@@ -27,10 +27,10 @@ var factors = [...]struct {
 	{"claude", 115}, {"gpt-3", 105}, {"mistral", 112}, {"mixtral", 112}, {"llama", 104}, {"gemma", 100}, {"gemini", 100}, {"qwen", 102}, {"deepseek", 102},
 }
 
-// Tokens estimates the tokens of a text with ascii ASCII characters and other further characters.
+// estimateTokens estimates the tokens of a text with ascii ASCII characters and other further characters.
 // Four ASCII characters count as one token, and any other character as one, which is too high for
 // Greek or Cyrillic and about right for Chinese.
-func Tokens(model string, ascii, other int64) int64 {
+func estimateTokens(model string, ascii, other int64) int64 {
 	cents := int64(100)
 	// Routers write provider/model.
 	model = strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])

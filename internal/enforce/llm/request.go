@@ -30,8 +30,8 @@ type Source struct {
 	Query []value.Member
 }
 
-// Provider returns the provider, as far as the head identifies it.
-func (s Source) Provider() string {
+// provider returns the provider, as far as the head identifies it.
+func (s Source) provider() string {
 	if s.AnthropicVersion != "" || strings.HasSuffix(s.Path, "/messages") || strings.Contains(s.Path, "/messages/") {
 		return Anthropic
 	}
@@ -71,7 +71,7 @@ func (e *Error) Error() string { return e.Message }
 
 // Unreadable returns a request whose prompt cannot be read.
 func Unreadable(src Source, why string) *Request {
-	return &Request{Provider: src.Provider(), MaxTokens: -1, Choices: 1, Unreadable: why}
+	return &Request{Provider: src.provider(), MaxTokens: -1, Choices: 1, Unreadable: why}
 }
 
 // Doc returns input.llm. For a request that cannot be read, it contains only provider, unreadable
@@ -109,12 +109,12 @@ func (r *Request) Doc() value.Value {
 // because a server may read it whatever the path says. The path and Anthropic's version header only
 // distinguish two formats that look the same.
 func Parse(src Source, body value.Value) (*Request, *Error) {
-	return ParseAll(src, []value.Value{body})
+	return parseAll(src, []value.Value{body})
 }
 
-// ParseAll reads several bodies that are sent together, as a batch. They make one request, with the
+// parseAll reads several bodies that are sent together, as a batch. They make one request, with the
 // sum of their tokens.
-func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
+func parseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	b := builder{src: src}
 	for _, body := range bodies {
 		if err := b.body(body); err != nil {

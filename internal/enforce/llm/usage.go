@@ -241,7 +241,7 @@ type Cost struct {
 
 // Cost returns the cost so far.
 func (m *Meter) Cost() Cost {
-	return Cost{Reported: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
+	return Cost{Reported: m.told, input: m.input, output: m.output, counted: estimateTokens(m.model, m.ascii, m.other)}
 }
 
 // Total returns the cost in tokens, including the prompt, which was estimated beforehand.

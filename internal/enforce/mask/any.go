@@ -1,6 +1,9 @@
 package mask
 
-import "bytes"
+import (
+	"bytes"
+	"io"
+)
 
 // AnyStream masks personal data in text that may be JSON, whatever its media type says. If the text
 // begins like a document, it is read as one, and anything that is not JSON fails.
@@ -10,10 +13,7 @@ type AnyStream struct {
 	head  []byte
 	first values // finds the end of the first document
 	whole int    // its length, once it is complete
-	to    interface {
-		Write([]byte) (int, error)
-		Close() error
-	}
+	to    io.WriteCloser
 }
 
 // AnyTo returns a stream that writes masked text to out.

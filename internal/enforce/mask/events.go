@@ -2,8 +2,10 @@ package mask
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
@@ -201,7 +203,7 @@ func (s *EventStream) document(ev *event, doc []byte, where places) {
 		}
 		text, at := inner, []int32(nil)
 		if bytes.IndexByte(inner, '\\') >= 0 {
-			text, at = Unescape(nil, nil, inner)
+			text, at = unescape(nil, nil, inner)
 		}
 		s.extend(p.channel, ev, text, at, raw, true)
 	}
@@ -229,7 +231,7 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 				walk(m, hint)
 			}
 		case '"':
-			text, _ := Unescape(nil, nil, doc[n.start+1:n.end-1])
+			text, _ := unescape(nil, nil, doc[n.start+1:n.end-1])
 			if kind, ok := fitsHint(hint&s.rules.set, text); ok {
 				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.appendQuoted(nil, text, s.rules.how[kind])})
 			}
@@ -303,7 +305,7 @@ func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Ki
 func (s *EventStream) maskSingle(ev *event, raw int, inner []byte, quoted bool) {
 	text, at := inner, []int32(nil)
 	if quoted && bytes.IndexByte(inner, '\\') >= 0 {
-		text, at = Unescape(nil, nil, inner)
+		text, at = unescape(nil, nil, inner)
 	}
 	spans, _ := s.rules.set.Scan(nil, text, 0, true)
 	p := &part{ev: ev, raw: raw, at: at, end: len(text), quoted: quoted}
@@ -413,7 +415,9 @@ func (s *EventStream) release() error {
 
 // append appends the event with its edits.
 func (e *event) append(dst []byte) []byte {
-	sortEdits(e.edits)
+	slices.SortStableFunc(e.edits, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
 	at := 0
 	for _, x := range e.edits {
 		if x.start < at { // inside or touching an edit that was applied already

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
-// Header is the prefix of a mask path that names a header field instead of a member of the body:
+// headerPrefix is the prefix of a mask path that names a header field instead of a member of the body:
 // header:Set-Cookie, request:header:Cookie.
-const Header = "header:"
+const headerPrefix = "header:"
 
 // framing are fields that determine how a message is read or where it goes. Changing them would
 // change the message.
@@ -66,7 +66,7 @@ func (r *Rules) Head(h map[string][]string) {
 // passes unchanged.
 func HeadOnly(list []masking.MaskRule) bool {
 	for _, m := range list {
-		if !strings.HasPrefix(m.Path, Header) {
+		if !strings.HasPrefix(m.Path, headerPrefix) {
 			return false
 		}
 	}

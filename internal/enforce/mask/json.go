@@ -275,13 +275,13 @@ func (s *JSONStream) maskScalar(raw []byte) bool {
 
 // unescape returns the text of a string, and the positions in raw of each byte and of the end.
 func (s *JSONStream) unescape(raw []byte) ([]byte, []int32) {
-	s.text, s.at = Unescape(s.text[:0], s.at[:0], raw)
+	s.text, s.at = unescape(s.text[:0], s.at[:0], raw)
 	return s.text, s.at
 }
 
-// Unescape appends the text inside a JSON string to dst, and to at the position of each byte in raw
+// unescape appends the text inside a JSON string to dst, and to at the position of each byte in raw
 // and, last, the end of raw.
-func Unescape(dst []byte, at []int32, raw []byte) ([]byte, []int32) {
+func unescape(dst []byte, at []int32, raw []byte) ([]byte, []int32) {
 	for i := 0; i < len(raw); {
 		if raw[i] != '\\' || i+1 >= len(raw) {
 			dst, at = append(dst, raw[i]), append(at, int32(i))

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// Category is the prefix of a mask path that names a category of personal data instead of a
+	// categoryPrefix is the prefix of a mask path that names a category of personal data instead of a
 	// member: pii:emails.
-	Category = "pii:"
-	// Request is the prefix of a mask path for the request's body instead of the answer's:
+	categoryPrefix = "pii:"
+	// requestPrefix is the prefix of a mask path for the request's body instead of the answer's:
 	// request:pii:emails, request:messages.0.content.
-	Request = "request:"
+	requestPrefix = "request:"
 )
 
 // MaxHeld limits how much of a body is buffered, in bytes.
@@ -68,7 +68,7 @@ type Rules struct {
 // Split separates the masks of the answer from those of the request.
 func Split(list []masking.MaskRule) (answer, request []masking.MaskRule) {
 	for _, r := range list {
-		if path, ok := strings.CutPrefix(r.Path, Request); ok {
+		if path, ok := strings.CutPrefix(r.Path, requestPrefix); ok {
 			request = append(request, masking.MaskRule{Path: path, Strategy: r.Strategy})
 		} else {
 			answer = append(answer, r)
@@ -82,13 +82,13 @@ func Split(list []masking.MaskRule) (answer, request []masking.MaskRule) {
 func New(list []masking.MaskRule, key masking.HashKey) (*Rules, error) {
 	r := &Rules{key: key}
 	for _, m := range list {
-		if name, ok := strings.CutPrefix(m.Path, Header); ok {
+		if name, ok := strings.CutPrefix(m.Path, headerPrefix); ok {
 			if err := r.addHeader(name, m.Strategy); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		name, ok := strings.CutPrefix(m.Path, Category)
+		name, ok := strings.CutPrefix(m.Path, categoryPrefix)
 		if !ok {
 			r.paths = append(r.paths, m)
 			continue
@@ -128,17 +128,17 @@ func (r *Rules) Text(text []byte) []byte {
 	if len(spans) == 0 {
 		return text
 	}
-	return r.hide(make([]byte, 0, len(text)+64), text, spans)
+	return r.appendMasked(make([]byte, 0, len(text)+64), text, 0, spans)
 }
 
-func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
-	at := 0
+// appendMasked appends a text from a position on, with its spans replaced.
+func (r *Rules) appendMasked(dst, text []byte, from int, spans []pii.Span) []byte {
 	for _, s := range spans {
-		dst = append(dst, text[at:s.Start]...)
+		dst = append(dst, text[from:s.Start]...)
 		dst = r.appendReplacement(dst, text[s.Start:s.End], r.how[s.Kind])
-		at = s.End
+		from = s.End
 	}
-	return append(dst, text[at:]...)
+	return append(dst, text[from:]...)
 }
 
 // appendReplacement appends the replacement of a text under a strategy.
@@ -196,14 +196,7 @@ func (t *TextStream) writeScanned(final bool) error {
 	if scanned == t.from {
 		return nil
 	}
-	t.done = t.done[:0]
-	at := t.from
-	for _, s := range spans {
-		t.done = append(t.done, t.text[at:s.Start]...)
-		t.done = t.rules.appendReplacement(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
-		at = s.End
-	}
-	t.done = append(t.done, t.text[at:scanned]...)
+	t.done = t.rules.appendMasked(t.done[:0], t.text[:scanned], t.from, spans)
 	cut := max(0, scanned-pii.Context)
 	t.text = append(t.text[:0], t.text[cut:]...)
 	t.from = scanned - cut

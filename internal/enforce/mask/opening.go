@@ -1,10 +1,6 @@
 package mask
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-)
+import "strings"
 
 // opening are words that answers often begin with. If the first word of a stream is one of them, it
 // passes at once, so that readers see that the model answers. It could be the beginning of an e-mail
@@ -19,9 +15,3 @@ var opening = func() map[string]bool {
 	}
 	return out
 }()
-
-func sortEdits(list []edit) {
-	slices.SortStableFunc(list, func(a, b edit) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
-	})
-}

@@ -55,7 +55,7 @@ func (p *parser) value() node {
 				from := p.at
 				p.at += stringEnd(p.doc[p.at:])
 				name = [2]int{from + 1, p.at - 1}
-				text, _ := Unescape(nil, nil, p.doc[from+1:p.at-1])
+				text, _ := unescape(nil, nil, p.doc[from+1:p.at-1])
 				key = string(text)
 				p.space()
 			}

@@ -39,8 +39,8 @@ var maskedAway = []string{
 	"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input", "Trailer",
 }
 
-// ErrUnmaskable says that a body is in a form that cannot be masked.
-var ErrUnmaskable = errors.New("the answer cannot be masked")
+// errUnmaskable says that a body is in a form that cannot be masked.
+var errUnmaskable = errors.New("the answer cannot be masked")
 
 // Masker masks answers and requests. Make it with New.
 type Masker struct {
@@ -99,13 +99,13 @@ func (m *Masker) Answer(ctx context.Context, w http.ResponseWriter, in *request.
 		clean = true
 	case ans.StatusCode == http.StatusPartialContent:
 		// The bouncer asked for the whole document, and this is an unknown part of it.
-		err = ErrUnmaskable
+		err = errUnmaskable
 	case how == unreadableType && ans.StatusCode >= 300:
 		// The status of a redirect or an error page is still useful, so only the body is
 		// left out.
 		h.Del("Content-Type")
 	case how == unreadableType:
-		err = ErrUnmaskable
+		err = errUnmaskable
 	case how == wholeJSON, how == plainText && ans.ContentLength > 0 && ans.ContentLength <= MaxHeld:
 		var rest io.Reader
 		doc, rest, err = m.readWhole(ans, !rules.NeedsJSON())
@@ -227,12 +227,6 @@ func rewriteMethodOf(types []string, rules *mask.Rules) rewriteMethod {
 	return unreadableType
 }
 
-// Rewriter changes a body while it passes.
-type Rewriter interface {
-	io.Writer
-	Close() error
-}
-
 // stream masks a body piece by piece. The header is sent first, so that only a broken
 // connection can tell the client that masking failed.
 func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask.Rules, how rewriteMethod, body io.Reader) {
@@ -246,7 +240,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 		}
 		return rc.Flush()
 	}
-	var to Rewriter
+	var to io.WriteCloser
 	switch how {
 	case events:
 		to = rules.EventsTo(out)
@@ -264,7 +258,7 @@ func (m *Masker) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask
 }
 
 // rewrite copies a body through a rewriter.
-func (m *Masker) rewrite(to Rewriter, ans *upstream.Answer, body io.Reader) error {
+func (m *Masker) rewrite(to io.WriteCloser, ans *upstream.Answer, body io.Reader) error {
 	buf := m.Buffers.Get()
 	defer m.Buffers.Put(buf)
 	return m.Panics.Run("a mask panicked", func() error {
@@ -308,11 +302,11 @@ func Unpacked(ans *upstream.Answer, body io.Reader) (io.Reader, error) {
 	case len(enc) == 1 && (strings.EqualFold(enc[0], "gzip") || strings.EqualFold(enc[0], "x-gzip")):
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return nil, ErrUnmaskable
+			return nil, errUnmaskable
 		}
 		return &gzipBody{z, body}, nil
 	}
-	return nil, ErrUnmaskable
+	return nil, errUnmaskable
 }
 
 // gzipBody is a gzip stream. Anything after its end is an error.
@@ -325,7 +319,7 @@ type gzipBody struct {
 func (z *gzipBody) Read(p []byte) (int, error) {
 	n, err := z.Reader.Read(p)
 	if errors.Is(err, io.EOF) && !upstream.Drain(z.below) {
-		return n, ErrUnmaskable
+		return n, errUnmaskable
 	}
 	return n, err
 }
@@ -348,7 +342,7 @@ func (m *Masker) readWhole(ans *upstream.Answer, pieces bool) (doc []byte, rest 
 		return doc, src, nil
 	}
 	if !upstream.Drain(timed) { // nothing may follow
-		return nil, nil, ErrUnmaskable
+		return nil, nil, errUnmaskable
 	}
 	return doc, nil, nil
 }
@@ -393,7 +387,7 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	}
 	left := t.end.Sub(t.now())
 	if left <= 0 {
-		return 0, ErrUnmaskable
+		return 0, errUnmaskable
 	}
 	if err := t.ans.Extend(left); err != nil {
 		return 0, err

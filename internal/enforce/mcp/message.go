@@ -23,8 +23,8 @@ const (
 	CodeHeaderMismatch = -32020
 )
 
-// Response is the method that controls see if the client answers a question of the server.
-const Response = "response"
+// response is the method that controls see if the client answers a question of the server.
+const response = "response"
 
 // headersFrom is the first version whose requests must repeat method and name in headers.
 const headersFrom = "2026-07-28"
@@ -63,7 +63,7 @@ func (m *Message) Harmless() bool {
 }
 
 var known = map[string]bool{
-	Response: true, "initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true,
+	response: true, "initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true,
 	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
 	"completion/complete": true, "logging/setLevel": true,
@@ -135,9 +135,9 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 		if bad := checkAnswer(doc); bad != "" {
 			return fail(CodeInvalidRequest, bad)
 		}
-		m.Method = Response
+		m.Method = response
 		return m, h.compare(m)
-	case !isText || answers || m.Method == "" || m.Method == Response:
+	case !isText || answers || m.Method == "" || m.Method == response:
 		return fail(CodeInvalidRequest, "a message must have either a method or a result")
 	}
 	if bad := m.readObject(doc.Get("params")); bad != "" {
@@ -350,7 +350,7 @@ func (h Headers) compare(m *Message) *Error {
 	if m.Version == "" {
 		m.Version = h.Version
 	}
-	if m.Method == Response {
+	if m.Method == response {
 		return nil
 	}
 	needed := h.Version >= headersFrom

@@ -14,8 +14,8 @@ import (
 // maxDepth limits the nesting of a server's answer. Schemas are deep.
 const maxDepth = 128
 
-// ErrList means that the tools in an answer cannot be read.
-var ErrList = errors.New("the list of tools cannot be read")
+// errList means that the tools in an answer cannot be read.
+var errList = errors.New("the list of tools cannot be read")
 
 // Tool is a tool in a server's list.
 type Tool struct {
@@ -33,7 +33,7 @@ type Tool struct {
 func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []Tool, err error) {
 	v, err := value.Decode(doc, value.Limits{Depth: maxDepth})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrList, err)
+		return nil, nil, fmt.Errorf("%w: %w", errList, err)
 	}
 	var drop []masking.MaskRule
 	one := func(prefix string, msg value.Value) error {
@@ -43,12 +43,12 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 			return nil
 		}
 		if list.Kind() != value.ArrayKind {
-			return ErrList
+			return errList
 		}
 		for i, t := range list.Elems() {
 			name, ok := t.Get("name").Str()
 			if !ok {
-				return ErrList
+				return errList
 			}
 			tools = append(tools, Tool{name, digest(t), paramsOf(t.Get("inputSchema"))})
 			if !keep(name) {

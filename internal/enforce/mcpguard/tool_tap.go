@@ -56,27 +56,27 @@ func (g *Guard) Tap(r *http.Request, st *settings.State, in *request.Inbound, wh
 }
 
 // NoteRequest reads a request's body, to see whether it asks for the list of tools.
-func (h *toolTap) NoteRequest(body []byte) {
-	if h == nil || !bytes.Contains(body, []byte("tools")) {
+func (t *toolTap) NoteRequest(body []byte) {
+	if t == nil || !bytes.Contains(body, []byte("tools")) {
 		return
 	}
 	if doc, err := value.Decode(body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxInMemory}); err == nil {
 		if method, _ := doc.Get("method").Str(); method == "tools/list" {
-			h.list.Store(true)
+			t.list.Store(true)
 		}
 	}
 }
 
 // tapAnswer reads an answer while it passes. done ends that, and must be called.
-func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
+func (t *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	kind := ans.Header.Get("Content-Type")
 	if ans.StatusCode != http.StatusOK || !bodies.IsEvents(kind) && !bodies.IsJSON(kind) {
 		return func() {}
 	}
-	ear := &tapWriter{tap: h}
+	ear := &tapWriter{tap: t}
 	ear.rules.Rewrite = func(doc []byte) ([]byte, error) {
 		if _, tools, err := mcp.FilterTools(doc, func(string) bool { return true }); err == nil && len(tools) > 0 {
-			h.listed(tools)
+			t.listed(tools)
 		}
 		return doc, nil
 	}
@@ -93,62 +93,62 @@ func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 type tapWriter struct {
 	tap     *toolTap
 	rules   mask.Rules
-	to      maskbody.Rewriter
+	to      io.WriteCloser
 	data    []byte
 	stopped bool
 }
 
 // Write implements io.Writer. It never fails, so that the answer passes.
-func (e *tapWriter) Write(p []byte) (int, error) {
-	if e.stopped || len(p) == 0 || !e.tap.list.Load() {
+func (w *tapWriter) Write(p []byte) (int, error) {
+	if w.stopped || len(p) == 0 || !w.tap.list.Load() {
 		return len(p), nil
 	}
-	if err := e.collect(p); err != nil {
-		e.stop()
+	if err := w.collect(p); err != nil {
+		w.stop()
 	}
 	return len(p), nil
 }
 
 // collect collects or reads p. It recovers panics, so that an odd document cannot end the answer.
-func (e *tapWriter) collect(p []byte) (err error) {
+func (w *tapWriter) collect(p []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
+			w.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
 			err = errTapFull
 		}
 	}()
-	if e.to != nil {
-		_, err = e.to.Write(p)
+	if w.to != nil {
+		_, err = w.to.Write(p)
 		return err
 	}
-	if len(e.data)+len(p) > maskbody.MaxHeld || e.tap.g.Held.Add(int64(len(p))) > bodies.MaxShadow {
-		if len(e.data)+len(p) <= maskbody.MaxHeld {
-			e.tap.g.Held.Add(-int64(len(p)))
+	if len(w.data)+len(p) > maskbody.MaxHeld || w.tap.g.Held.Add(int64(len(p))) > bodies.MaxShadow {
+		if len(w.data)+len(p) <= maskbody.MaxHeld {
+			w.tap.g.Held.Add(-int64(len(p)))
 		}
 		return errTapFull
 	}
-	e.data = append(e.data, p...)
+	w.data = append(w.data, p...)
 	return nil
 }
 
 // stop releases the memory.
-func (e *tapWriter) stop() {
-	e.tap.g.Held.Add(-int64(len(e.data)))
-	e.stopped, e.data = true, nil
+func (w *tapWriter) stop() {
+	w.tap.g.Held.Add(-int64(len(w.data)))
+	w.stopped, w.data = true, nil
 }
 
 // finish reads what was collected.
-func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
+func (w *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
+			w.tap.g.Panics.Report(context.Background(), "reading an answer's tools panicked", p, "")
 		}
-		e.stop()
+		w.stop()
 	}()
-	if e.stopped || len(e.data) == 0 {
+	if w.stopped || len(w.data) == 0 {
 		return
 	}
-	doc := e.data
+	doc := w.data
 	if len(ans.Header["Content-Encoding"]) > 0 {
 		src, err := maskbody.Unpacked(ans, bytes.NewReader(doc))
 		if err != nil {
@@ -161,9 +161,9 @@ func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 		}
 	}
 	if streamed {
-		to := e.rules.EventsTo(func([]byte) error { return nil })
+		to := w.rules.EventsTo(func([]byte) error { return nil })
 		_, _ = to.Write(doc)
 		return
 	}
-	_, _ = e.rules.Rewrite(doc)
+	_, _ = w.rules.Rewrite(doc)
 }

@@ -60,9 +60,6 @@ func (s Set) With(k Kind) Set { return s | 1<<k }
 // Has reports whether k is in the set.
 func (s Set) Has(k Kind) bool { return s&(1<<k) != 0 }
 
-// All contains all categories.
-const All = Set(1<<kinds - 1)
-
 // Numbers are the categories that consist of digits.
 const Numbers = Set(1<<SSN | 1<<Cards | 1<<Phones)
 

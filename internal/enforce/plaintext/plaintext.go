@@ -202,7 +202,7 @@ func Message(parts ...string) string {
 		whole = []string{joined}
 	}
 	for _, p := range whole {
-		if h := Hidden(p); h != "" {
+		if h := hidden(p); h != "" {
 			b.WriteByte('\n')
 			b.WriteString(h)
 		}
@@ -210,8 +210,8 @@ func Message(parts ...string) string {
 	return b.String()
 }
 
-// Hidden returns the text written in Unicode's tag characters, or "".
-func Hidden(s string) string {
+// hidden returns the text written in Unicode's tag characters, or "".
+func hidden(s string) string {
 	if !strings.Contains(s, "\xf3\xa0") {
 		return ""
 	}

@@ -51,21 +51,21 @@ type Relay struct {
 
 // Forward sends the request to the application and its answer to the client. v says how
 // the answer must be masked.
-func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
-	head := l.outgoingHeader(in, st.Settings, who)
+func (rl *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *judge.Verdict) {
+	head := rl.outgoingHeader(in, st.Settings, who)
 	head.Apply(in.HeaderChanges(st, v.Decision.Resource, who))
-	meter := in.Seen.Account()
-	defer meter.Charge(context.WithoutCancel(r.Context()), usage.NoCost)
-	rules, err := l.Masks.Rules(st.Settings, v)
+	account := in.Seen.UsageAccount()
+	defer account.Charge(context.WithoutCancel(r.Context()), usage.NoCost)
+	rules, err := rl.Masks.Rules(st.Settings, v)
 	if err != nil {
-		l.Count.MaskFailures.Add(1)
-		l.Refusals.Write(w, in, v.ID, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
+		rl.Count.MaskFailures.Add(1)
+		rl.Refusals.Write(w, in, v.ID, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
 		return
 	}
 	head.Masked = !rules.IsEmpty()
 	// In shadow mode the answer must be the one of direct access. The application may
 	// compress it, and the bouncer does not read it then.
-	head.Unencoded = meter != nil && v.Mode == settings.Enforcing
+	head.Unencoded = account != nil && v.Mode == settings.Enforcing
 	if head.Masked || head.Unencoded {
 		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
@@ -81,39 +81,39 @@ func (l *Relay) Forward(w http.ResponseWriter, r *http.Request, in *request.Inbo
 		clear(w.Header())
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		body := bodies.NewClientBody(w, r.Body, l.Now, in.At)
+		body := bodies.NewClientBody(w, r.Body, rl.Now, in.At)
 		defer body.Detach()
 		r.Body = body
 	}
-	ans, err := l.Up.Do(r, &upstream.Request{Method: in.Method, Host: in.Host, Path: in.Path, Query: in.Query, Upgrade: in.Upgrade}, head, interim)
+	ans, err := rl.Up.Do(r, &upstream.Request{Method: in.Method, Host: in.Host, Path: in.Path, Query: in.Query, Upgrade: in.Upgrade}, head, interim)
 	if err != nil {
-		l.answerUpstreamError(w, r, in, err)
+		rl.answerUpstreamError(w, r, in, err)
 		return
 	}
-	l.Tools.Open(in, st, who, ans.Header)
-	if meter != nil {
+	rl.Tools.Open(in, st, who, ans.Header)
+	if account != nil {
 		model := ""
 		if v.Mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode the body may not be complete yet
 			model = in.Seen.LLM.Model
 		}
-		defer meter.Meter(r.Context(), model, ans)()
+		defer account.Meter(r.Context(), model, ans)()
 	}
 	if v.TapAnswer != nil {
 		defer v.TapAnswer(ans)()
 	}
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
-		l.tunnel(w, r, in, who, ans, rules)
+		rl.tunnel(w, r, in, who, ans, rules)
 	case head.Masked && !(v.EventsOnly && !bodies.IsEvents(ans.Header.Get("Content-Type"))):
-		l.Masks.Answer(r.Context(), w, in, ans, v, rules)
+		rl.Masks.Answer(r.Context(), w, in, ans, v, rules)
 	default:
-		l.copyAnswer(w, in, ans, rules)
+		rl.copyAnswer(w, in, ans, rules)
 	}
 }
 
 // outgoingHeader returns the header that the application gets: the client's fields that may pass,
 // the identity that the bouncer proved, and forwarding fields from what it saw itself.
-func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
+func (rl *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
 	made := &struct { // one allocation
 		header.Outgoing
 		room [12]header.Field
@@ -145,38 +145,38 @@ func (l *Relay) outgoingHeader(in *request.Inbound, st *settings.Settings, who *
 }
 
 // answerUpstreamError answers a request that the application did not answer.
-func (l *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
+func (rl *Relay) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
 	if body, ok := r.Body.(*bodies.ClientBody); ok && body.IsTooSlow() {
-		l.Count.SlowClient.Add(1)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly"))
+		rl.Count.SlowClient.Add(1)
+		rl.Refusals.Write(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request body arrived too slowly"))
 		return
 	}
 	if isDialError(err) && r.Context().Err() == nil {
-		l.NoteAppLost()
+		rl.NoteAppLost()
 	}
 	switch {
 	case r.Context().Err() != nil:
-		l.Count.ClientGone.Add(1)
+		rl.Count.ClientGone.Add(1)
 		panic(http.ErrAbortHandler)
 	case bodies.IsBroken(err): // the client's fault, and not the application's
-		l.Count.Refused.Add(1)
-		l.Refusals.Write(w, in, "", request.BadRequest("the request body is incomplete"))
+		rl.Count.Refused.Add(1)
+		rl.Refusals.Write(w, in, "", request.BadRequest("the request body is incomplete"))
 	case errors.Is(err, upstream.ErrSaturated):
-		l.Count.UpstreamTimeouts.Add(1)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests are waiting for the application"))
+		rl.Count.UpstreamTimeouts.Add(1)
+		rl.Refusals.Write(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests are waiting for the application"))
 	case bodies.IsTimeout(err):
-		l.Count.UpstreamTimeouts.Add(1)
-		l.Refusals.Write(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
+		rl.Count.UpstreamTimeouts.Add(1)
+		rl.Refusals.Write(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
 	default:
-		l.answerBadGateway(w, r, in, "the application could not be reached", err)
+		rl.answerBadGateway(w, r, in, "the application could not be reached", err)
 	}
 }
 
 // answerBadGateway answers a request for which the application is to blame. text says why.
-func (l *Relay) answerBadGateway(w http.ResponseWriter, r *http.Request, in *request.Inbound, text string, err error) {
-	l.Count.UpstreamErrors.Add(1)
-	l.Log.WarnContext(r.Context(), text, "error", err)
-	l.Refusals.Write(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", text))
+func (rl *Relay) answerBadGateway(w http.ResponseWriter, r *http.Request, in *request.Inbound, text string, err error) {
+	rl.Count.UpstreamErrors.Add(1)
+	rl.Log.WarnContext(r.Context(), text, "error", err)
+	rl.Refusals.Write(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", text))
 }
 
 // isDialError reports whether no connection to the application could be opened.
@@ -187,7 +187,7 @@ func isDialError(err error) bool {
 
 // copyAnswer copies an answer. An answer of unknown length is flushed piece by piece, because
 // it may be a stream of events.
-func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
+func (rl *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -200,14 +200,14 @@ func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upst
 		}
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWriteTimeout))
+	_ = rc.SetWriteDeadline(rl.Now().Add(bodies.ClientWriteTimeout))
 	w.WriteHeader(ans.StatusCode)
 	stream := ans.ContentLength < 0 || strings.HasPrefix(ans.Header.Get("Content-Type"), "text/event-stream")
 	if stream && in.Method != http.MethodHead {
 		_ = rc.Flush()
 	}
-	if err := l.copyBody(w, rc, ans, stream); err != nil {
-		l.Count.Aborted.Add(1)
+	if err := rl.copyBody(w, rc, ans, stream); err != nil {
+		rl.Count.Aborted.Add(1)
 		// The header has been sent. Only a broken connection tells the client that the
 		// body is not complete.
 		panic(http.ErrAbortHandler)
@@ -230,21 +230,21 @@ func (l *Relay) copyAnswer(w http.ResponseWriter, in *request.Inbound, ans *upst
 }
 
 // copyBody copies the body. Each read and each write has a deadline of its own.
-func (l *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
-	buf := l.Buffers.Get()
-	defer l.Buffers.Put(buf)
+func (rl *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans *upstream.Answer, flush bool) error {
+	buf := rl.Buffers.Get()
+	defer rl.Buffers.Put(buf)
 	small := ans.ContentLength >= 0 && ans.ContentLength <= int64(len(buf))
 	for reads := 0; ; reads++ {
 		// The deadlines that are set already cover a small body.
 		if !small || reads > 8 {
-			if err := ans.Extend(l.BodyIdle); err != nil {
+			if err := ans.Extend(rl.BodyIdle); err != nil {
 				return err
 			}
 		}
 		n, err := ans.Body.Read(buf[:])
 		if n > 0 {
 			if !small {
-				_ = rc.SetWriteDeadline(l.Now().Add(bodies.ClientWriteTimeout))
+				_ = rc.SetWriteDeadline(rl.Now().Add(bodies.ClientWriteTimeout))
 			}
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
@@ -266,19 +266,19 @@ func (l *Relay) copyBody(w http.ResponseWriter, rc *http.ResponseController, ans
 
 // tunnel connects client and application after a WebSocket handshake, until one side ends
 // it, the bouncer stops, or a new decision closes it.
-func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
+func (rl *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
 	appConn, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.Upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		l.answerBadGateway(w, r, in, "the application switched protocols unasked", fmt.Errorf("it wants to speak %q", ans.Header.Get("Upgrade")))
+		rl.answerBadGateway(w, r, in, "the application switched protocols unasked", fmt.Errorf("it wants to speak %q", ans.Header.Get("Upgrade")))
 		return
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
 	client, clientBuf, err := rc.Hijack()
 	if err != nil { // the application has done its part
-		l.Count.Aborted.Add(1)
-		l.Log.WarnContext(r.Context(), "the client's connection could not be taken over for a WebSocket", "error", err)
+		rl.Count.Aborted.Add(1)
+		rl.Log.WarnContext(r.Context(), "the client's connection could not be taken over for a WebSocket", "error", err)
 		panic(http.ErrAbortHandler)
 	}
 	defer client.Close()
@@ -300,7 +300,7 @@ func (l *Relay) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbou
 	}
 	// When one copy ends, it closes both sides, so that the other copy ends too.
 	closeBoth := func() { _ = client.Close(); _ = appConn.Close() }
-	remove := l.tunnels.add(in, who, closeBoth)
+	remove := rl.tunnels.add(in, who, closeBoth)
 	defer remove()
 	var both sync.WaitGroup
 	both.Go(func() { defer closeBoth(); _, _ = io.Copy(appConn, clientBuf.Reader) })
@@ -355,18 +355,18 @@ func (t *tunnels) count() int {
 }
 
 // CloseTunnels closes every open socket.
-func (l *Relay) CloseTunnels() { l.tunnels.each(func(o *openTunnel) { o.closeBoth() }) }
+func (rl *Relay) CloseTunnels() { rl.tunnels.each(func(o *openTunnel) { o.closeBoth() }) }
 
 // OpenTunnels returns the number of open sockets.
-func (l *Relay) OpenTunnels() int { return l.tunnels.count() }
+func (rl *Relay) OpenTunnels() int { return rl.tunnels.count() }
 
 // RecheckTunnels decides again on every open socket, and closes those that are refused now, for
 // example because the caller was revoked.
-func (l *Relay) RecheckTunnels(ctx context.Context) {
-	st := l.State.Load()
-	l.tunnels.each(func(o *openTunnel) {
+func (rl *Relay) RecheckTunnels(ctx context.Context) {
+	st := rl.State.Load()
+	rl.tunnels.each(func(o *openTunnel) {
 		in := o.in
-		in.At = l.Now()
+		in.At = rl.Now()
 		if in.Seen != nil {
 			in.Seen = &request.Inspection{Refs: in.Seen.Refs, Usage: in.Seen.Usage, Whole: true, Counted: true}
 		}
@@ -374,9 +374,9 @@ func (l *Relay) RecheckTunnels(ctx context.Context) {
 		if !who.Expires.IsZero() && in.At.After(who.Expires) {
 			who, err = identity.Anonymous(), identity.ErrBadToken
 		}
-		v := l.Judge.Decide(ctx, st, &in, who, err)
+		v := rl.Judge.Decide(ctx, st, &in, who, err)
 		if !v.Pass || !mask.HeadOnly(v.Mask) {
-			l.Count.TunnelsClosed.Add(1)
+			rl.Count.TunnelsClosed.Add(1)
 			o.closeBoth()
 		}
 	})

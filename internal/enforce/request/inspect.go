@@ -45,8 +45,9 @@ type Inspection struct {
 	RPC      *mcp.Message
 	MCPError *mcp.Error // what is wrong with an MCP message
 	LLM      *llm.Request
-	Meter    *usage.Account
-	Usage    value.Value
+	// Account counts what the request uses; nil: nothing is counted.
+	Account *usage.Account
+	Usage   value.Value
 	// Counted is set if the request is decided on again, so its usage was counted before.
 	Counted bool
 }
@@ -204,7 +205,7 @@ func readBounded(body io.Reader, h BodyHead, held *bodies.Reservation, wanted fu
 }
 
 // MayBePrompt is MayBeJSON for models, which also take prompts in forms.
-func MayBePrompt(h BodyHead, begin []byte) bool { return MayBeJSON(h, begin) || IsForm(h.contentType) }
+func MayBePrompt(h BodyHead, begin []byte) bool { return MayBeJSON(h, begin) || isForm(h.contentType) }
 
 // MayBeJSON reports whether any server could take these first bytes for a JSON object or
 // array, whatever the media type says. Bytes that hint at another Unicode encoding count.
@@ -222,11 +223,11 @@ func MayBeJSON(h BodyHead, data []byte) bool {
 
 // UsageSubject returns the subject that the usage of a request counts towards.
 func (in *Inbound) UsageSubject(st *settings.State, who *identity.Caller) usage.Subject {
-	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: in.ResourceKey(st), Client: in.Client, Who: who}
+	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: in.resourceKey(st), Client: in.Client, Who: who}
 }
 
-// ResourceKey names the registered resource, or else the host.
-func (in *Inbound) ResourceKey(st *settings.State) string {
+// resourceKey names the registered resource, or else the host.
+func (in *Inbound) resourceKey(st *settings.State) string {
 	if res := st.Set.Match(in.Locator()); res != nil {
 		return strconv.FormatInt(res.ID, 10)
 	}
@@ -251,12 +252,12 @@ func (s *Inspection) members() []value.Member {
 	return out
 }
 
-// Account returns the usage account of the request; nil when nothing is counted.
-func (s *Inspection) Account() *usage.Account {
+// UsageAccount returns the account of a request, which may be nil.
+func (s *Inspection) UsageAccount() *usage.Account {
 	if s == nil {
 		return nil
 	}
-	return s.Meter
+	return s.Account
 }
 
 // TooLarge refuses a body that exceeds a limit.
@@ -269,8 +270,8 @@ func TooMany() *Refusal {
 	return Refuse(http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the waiting bodies have reached the limit \"all_bodies\"")
 }
 
-// MCPRefusal returns the refusal of an MCP message on which no decision is made; nil: there is a decision.
-func (s *Inspection) MCPRefusal(host string) *Refusal {
+// mcpRefusal returns the refusal of an MCP message on which no decision is made; nil: there is a decision.
+func (s *Inspection) mcpRefusal(host string) *Refusal {
 	switch {
 	case s.MCPError != nil:
 		return Refuse(http.StatusBadRequest, "mcp_invalid", s.MCPError.Message)
@@ -326,4 +327,4 @@ func (s *Inspection) DropParsed() {
 }
 
 // ServerKey names the MCP server that is asked: the resource, or the host, and the path.
-func (in *Inbound) ServerKey(st *settings.State) string { return in.ResourceKey(st) + " " + in.Path }
+func (in *Inbound) ServerKey(st *settings.State) string { return in.resourceKey(st) + " " + in.Path }

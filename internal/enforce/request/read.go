@@ -136,7 +136,7 @@ func (s *Inspection) Read(in *Inbound) {
 		s.inspectBodiless(in, model)
 	case model && !readsCharset(s.Head.contentType):
 		s.markUnreadable(in, model, "the charset of the body is not supported")
-	case model && IsForm(s.Head.contentType) && !MayBeJSON(s.Head, s.Prefix()):
+	case model && isForm(s.Head.contentType) && !MayBeJSON(s.Head, s.Prefix()):
 		s.form(in)
 	case !MayBeJSON(s.Head, s.Prefix()):
 		s.markUnreadable(in, model, "the body is not JSON")
@@ -231,7 +231,7 @@ func (s *Inspection) inspectJSON(in *Inbound, model bool) {
 			s.RPC = nil // agents have JSON-RPC protocols of their own
 		}
 		if s.RPC != nil || s.MCPError != nil {
-			s.Refusal = s.MCPRefusal(in.Host)
+			s.Refusal = s.mcpRefusal(in.Host)
 			if s.Refusal == nil && s.Cut {
 				s.Refusal = TooLarge("text", bodies.MaxText) // a tool may read the part that was left out
 			}
@@ -271,8 +271,8 @@ func (s *Inspection) setPrompt(req *llm.Request, bad *llm.Error) {
 	s.LLM = req
 }
 
-// IsForm reports whether a content type is one in which clients send forms and files.
-func IsForm(contentType string) bool {
+// isForm reports whether a content type is one in which clients send forms and files.
+func isForm(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "multipart/form-data" || media == "application/x-www-form-urlencoded") ||
 		err != nil && strings.Contains(strings.ToLower(contentType), "form")

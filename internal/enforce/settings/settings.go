@@ -339,14 +339,14 @@ func (s *Settings) ShownHeaders(h http.Header) map[string]string {
 
 // CopyShown copies the headers that a decision reads, because the server reuses the request's map
 // after the handler returns.
-func CopyShown(st *Settings, h http.Header) http.Header {
-	if len(st.ShowHeaders) == 0 {
+func (s *Settings) CopyShown(h http.Header) http.Header {
+	if len(s.ShowHeaders) == 0 {
 		return nil
 	}
-	out := make(http.Header, len(st.ShowHeaders))
-	for _, name := range st.ShowHeaders {
+	out := make(http.Header, len(s.ShowHeaders))
+	for _, name := range s.ShowHeaders {
 		if lines := h[name]; len(lines) > 0 {
-			out[name] = append([]string(nil), lines...)
+			out[name] = slices.Clone(lines)
 		}
 	}
 	return out

@@ -59,52 +59,52 @@ type Job struct {
 
 // Decide queues a decision. A full queue is counted and recorded as a decision that was
 // not taken.
-func (s *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
+func (d *Decider) Decide(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
 	job := Job{st, *in, who, idErr}
-	job.Inbound.Headers = settings.CopyShown(st.Settings, in.Headers)
+	job.Inbound.Headers = st.CopyShown(in.Headers)
 	select {
-	case s.queue <- job:
+	case d.queue <- job:
 	default:
-		s.RecordSkipped(job)
+		d.RecordSkipped(job)
 	}
 }
 
 // RecordSkipped records a request that passed in shadow mode without a decision.
-func (s *Decider) RecordSkipped(j Job) {
-	s.count.ShadowSkipped.Add(1)
-	s.releaseBody(j.Inbound.Seen)
-	v := judge.Verdict{ID: s.ids.Next(j.Inbound.At), Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Failure: "not decided: too many shadow decisions wait"}
+func (d *Decider) RecordSkipped(j Job) {
+	d.count.ShadowSkipped.Add(1)
+	d.releaseBody(j.Inbound.Seen)
+	v := judge.Verdict{ID: d.ids.Next(j.Inbound.At), Mode: settings.Shadowing, Pass: true, Outcome: metrics.PassThrough, Failure: "not decided: too many shadow decisions wait"}
 	v.Refusal = request.Refusal{Code: "shadow_overload", Message: v.Failure}
-	s.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
+	d.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
 }
 
 // Work decides on queued requests until ctx ends, and then for shadowDrain. After a slow decision
 // it pauses for as long as the decision took, so that a slow control leaves processor time for the
 // traffic.
-func (s *Decider) Work(ctx context.Context) {
+func (d *Decider) Work(ctx context.Context) {
 	decide := func(j Job) {
-		began := s.now()
+		began := d.now()
 		defer func() {
-			if took := s.now().Sub(began); took > shadowSlow {
+			if took := d.now().Sub(began); took > shadowSlow {
 				pause.For(ctx, took)
 			}
 		}()
-		defer s.releaseBody(j.Inbound.Seen)
-		v := s.judge.Decide(context.WithoutCancel(ctx), j.State, &j.Inbound, j.Caller, j.identityErr)
-		s.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
+		defer d.releaseBody(j.Inbound.Seen)
+		v := d.judge.Decide(context.WithoutCancel(ctx), j.State, &j.Inbound, j.Caller, j.identityErr)
+		d.recorder.Record(j.State, &j.Inbound, j.Caller, &v)
 	}
 	for {
 		select {
-		case j := <-s.queue:
+		case j := <-d.queue:
 			decide(j)
 		case <-ctx.Done():
-			for end := s.now().Add(shadowDrain); ; {
+			for end := d.now().Add(shadowDrain); ; {
 				select {
-				case j := <-s.queue:
-					if s.now().Before(end) {
+				case j := <-d.queue:
+					if d.now().Before(end) {
 						decide(j)
 					} else {
-						s.RecordSkipped(j)
+						d.RecordSkipped(j)
 					}
 				default:
 					return

@@ -17,23 +17,23 @@ import (
 
 // Relay forwards a request whose body the controls need. They get a copy of what the application
 // reads.
-func (s *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
+func (d *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &request.Inspection{Refs: refs, Head: request.HeadOf(r.Header, r.ContentLength)}
 	in.Seen = seen
 	if refs.Usage {
-		seen.Meter = s.accounts.Open(in.UsageSubject(st, who))
+		seen.Account = d.accounts.Open(in.UsageSubject(st, who))
 	}
 	v := &judge.Verdict{Pass: true, Mode: settings.Shadowing}
-	lists := s.tools.Tap(r, st, in, who, v)
+	lists := d.tools.Tap(r, st, in, who, v)
 	seen.Refusal = request.Unreadable(seen.Head)
 	if r.Body == nil || r.Body == http.NoBody || !request.NeedsBody(refs) || seen.Refusal != nil {
 		seen.Whole = seen.Refusal == nil
-		s.Decide(st, in, who, idErr)
-		s.relay.Forward(w, r, in, st, who, v)
+		d.Decide(st, in, who, idErr)
+		d.relay.Forward(w, r, in, st, who, v)
 		return
 	}
 	decided := *in // Forward goes on to use in
-	o := &shadowBody{ReadCloser: r.Body, head: seen.Head, waiting: s.Held}
+	o := &shadowBody{ReadCloser: r.Body, head: seen.Head, waiting: d.Held}
 	o.done = func(state bodyState) {
 		switch state {
 		case complete:
@@ -44,14 +44,14 @@ func (s *Decider) Relay(w http.ResponseWriter, r *http.Request, st *settings.Sta
 		case collecting:
 			seen.Refusal = request.BadRequest("the request body is incomplete")
 		case overRoom:
-			s.RecordSkipped(Job{st, decided, who, idErr})
+			d.RecordSkipped(Job{st, decided, who, idErr})
 			return
 		}
-		s.Decide(st, &decided, who, idErr)
+		d.Decide(st, &decided, who, idErr)
 	}
 	r.Body = o
 	defer o.finish(false)
-	s.relay.Forward(w, r, in, st, who, v)
+	d.relay.Forward(w, r, in, st, who, v)
 }
 
 // shadowBody collects a body while the application reads it.
@@ -78,62 +78,62 @@ const (
 )
 
 // Read implements io.Reader.
-func (o *shadowBody) Read(p []byte) (int, error) {
-	n, err := o.ReadCloser.Read(p)
-	o.collect(p[:n])
+func (b *shadowBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.collect(p[:n])
 	if errors.Is(err, io.EOF) {
-		o.finish(true)
+		b.finish(true)
 	}
 	return n, err
 }
 
-func (o *shadowBody) collect(p []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.state != collecting || o.told {
+func (b *shadowBody) collect(p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state != collecting || b.told {
 		return
 	}
 	switch {
-	case len(o.data)+len(p) > bodies.MaxBody:
-		o.state = overLimit
-	case o.waiting.Add(int64(len(p))) > bodies.MaxShadow:
-		o.waiting.Add(-int64(len(p)))
-		o.state = overRoom
+	case len(b.data)+len(p) > bodies.MaxBody:
+		b.state = overLimit
+	case b.waiting.Add(int64(len(p))) > bodies.MaxShadow:
+		b.waiting.Add(-int64(len(p)))
+		b.state = overRoom
 	default:
-		if o.data = append(o.data, p...); len(o.data) > 64 && !request.MayBeJSON(o.head, o.data) {
-			o.state = notJSON
+		if b.data = append(b.data, p...); len(b.data) > 64 && !request.MayBeJSON(b.head, b.data) {
+			b.state = notJSON
 		}
 	}
-	if o.state != collecting {
-		o.waiting.Add(-int64(len(o.data)))
-		o.data = nil
+	if b.state != collecting {
+		b.waiting.Add(-int64(len(b.data)))
+		b.data = nil
 	}
 }
 
 // finish queues the decision with the body, once. ended is false if the body was incomplete.
-func (o *shadowBody) finish(ended bool) {
-	o.mu.Lock()
-	if o.told {
-		o.mu.Unlock()
+func (b *shadowBody) finish(ended bool) {
+	b.mu.Lock()
+	if b.told {
+		b.mu.Unlock()
 		return
 	}
-	o.told = true
-	if o.state == collecting && ended {
-		o.state = complete
+	b.told = true
+	if b.state == collecting && ended {
+		b.state = complete
 	}
-	if o.state == collecting {
-		o.waiting.Add(-int64(len(o.data)))
-		o.data = nil
+	if b.state == collecting {
+		b.waiting.Add(-int64(len(b.data)))
+		b.data = nil
 	}
-	state := o.state
-	o.mu.Unlock()
-	o.done(state)
+	state := b.state
+	b.mu.Unlock()
+	b.done(state)
 }
 
 // releaseBody releases the memory of a body after its shadow decision.
-func (s *Decider) releaseBody(seen *request.Inspection) {
+func (d *Decider) releaseBody(seen *request.Inspection) {
 	if seen != nil {
-		s.Held.Add(-seen.ShadowBytes)
+		d.Held.Add(-seen.ShadowBytes)
 		seen.Body, seen.ShadowBytes = nil, 0
 	}
 }

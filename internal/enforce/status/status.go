@@ -46,20 +46,20 @@ func NewSignals() *Signals {
 
 // NoteAppLost records that a request got no connection to the application. The first call
 // since the last report causes a report now. Run detects when the application is back.
-func (r *Signals) NoteAppLost() {
-	if r.Lost.Swap(true) {
+func (s *Signals) NoteAppLost() {
+	if s.Lost.Swap(true) {
 		return
 	}
 	select {
-	case r.app <- struct{}{}:
+	case s.app <- struct{}{}:
 	default:
 	}
 }
 
 // Wake causes a report now.
-func (r *Signals) Wake() {
+func (s *Signals) Wake() {
 	select {
-	case r.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default: // a report is due already
 	}
 }
@@ -81,9 +81,9 @@ type Reporter struct {
 	PollWait time.Duration
 }
 
-// statusReport has the shape of OPA's Status Service API; `gatehouse` holds what a stock
+// Report has the shape of OPA's Status Service API; `gatehouse` holds what a stock
 // OPA does not have.
-type statusReport struct {
+type Report struct {
 	Labels       map[string]string       `json:"labels"`
 	Bundles      map[string]bundleStatus `json:"bundles"`
 	DecisionLogs map[string]any          `json:"decision_logs"`
@@ -193,7 +193,7 @@ func (r *Reporter) Run(ctx context.Context) {
 }
 
 // Status returns the current report. rate is in requests per second.
-func (r *Reporter) Status(ctx context.Context, rate float64) statusReport {
+func (r *Reporter) Status(ctx context.Context, rate float64) Report {
 	var reachable *bool
 	if r.Up != nil {
 		tried := r.Up.Reachable(ctx)
@@ -249,7 +249,7 @@ func (r *Reporter) Status(ctx context.Context, rate float64) statusReport {
 	if s.Err != nil || s.Denied || reachable != nil && !*reachable || r.Journal.Failing() || r.Journal.Trouble() != "" {
 		own.Status = "degraded"
 	}
-	return statusReport{
+	return Report{
 		Labels: r.Bundles.LabelMap(), Bundles: map[string]bundleStatus{"authz": bs}, DecisionLogs: logs,
 		Plugins:   map[string]pluginStatus{"bundle": {plugin}, "decision_logs": {"OK"}, "status": {"OK"}},
 		Gatehouse: own,

@@ -193,36 +193,36 @@ type pooledConn struct {
 }
 
 // Read reads from the connection, at most headLeft bytes. br reads from it.
-func (l *pooledConn) Read(p []byte) (int, error) {
-	if l.headLeft == 0 {
-		l.failed = errAnswerHead
+func (c *pooledConn) Read(p []byte) (int, error) {
+	if c.headLeft == 0 {
+		c.failed = errAnswerHead
 		return 0, errAnswerHead
 	}
-	if l.headLeft > 0 && int64(len(p)) > l.headLeft {
-		p = p[:l.headLeft]
+	if c.headLeft > 0 && int64(len(p)) > c.headLeft {
+		p = p[:c.headLeft]
 	}
-	n, err := l.conn.Read(p)
+	n, err := c.conn.Read(p)
 	if n > 0 {
-		l.answering = true
+		c.answering = true
 	}
-	if l.headLeft > 0 {
-		l.headLeft -= int64(n)
+	if c.headLeft > 0 {
+		c.headLeft -= int64(n)
 	}
 	if err != nil {
-		l.failed = err
+		c.failed = err
 	}
 	return n, err
 }
 
 // extendDeadline gives an exchange that begins now at most d. It keeps the deadline of the
 // previous exchange if that is less than d/64 earlier, because setting one costs two timers.
-func (l *pooledConn) extendDeadline(now time.Time, d time.Duration) error {
+func (c *pooledConn) extendDeadline(now time.Time, d time.Duration) error {
 	until := now.Add(d)
-	if late := until.Sub(l.until); late >= 0 && late < d/64 {
+	if late := until.Sub(c.until); late >= 0 && late < d/64 {
 		return nil
 	}
-	l.until = until
-	return l.conn.SetDeadline(until)
+	c.until = until
+	return c.conn.SetDeadline(until)
 }
 
 // acquire returns an idle connection or a new one, and the time. fresh asks for a new one.

@@ -189,33 +189,33 @@ func (a *Accounts) Open(of Subject) *Account {
 // Reserve counts the request and its tokens, and returns input.usage: the use before it.
 // It counts first and reads second, so that requests at the same time cannot exceed a
 // budget: each sees all that came before.
-func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) value.Value {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at, m.taken = at, true
+func (a *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) value.Value {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.taken = at, true
 	if req != nil {
-		m.prompted, m.estimated = true, req.Estimated
-		m.reserved = clampTokens(req.Estimated + clampTokens(req.MaxTokens))
-		if m.charged {
-			m.reserved = clampTokens(m.total(m.estimated))
+		a.prompted, a.estimated = true, req.Estimated
+		a.reserved = clampTokens(req.Estimated + clampTokens(req.MaxTokens))
+		if a.charged {
+			a.reserved = clampTokens(a.total(a.estimated))
 		}
 	}
 	var state [len(subjectNames)][countKinds][len(usageWindows)]int64
 	var wait sync.WaitGroup
-	for s, subject := range m.subjects {
+	for s, subject := range a.subjects {
 		if subject == "" {
 			continue
 		}
 		wait.Go(func() {
 			for w, window := range usageWindows {
-				state[s][countRequests][w] = m.count(ctx, subject+":requests", 1, window.length) - 1
-				state[s][countTokens][w] = m.count(ctx, subject+":tokens", m.reserved, window.length) - m.reserved
+				state[s][countRequests][w] = a.count(ctx, subject+":requests", 1, window.length) - 1
+				state[s][countTokens][w] = a.count(ctx, subject+":tokens", a.reserved, window.length) - a.reserved
 			}
 		})
 	}
 	wait.Wait()
 	members := make([]value.Member, 0, 5)
-	for s, subject := range m.subjects {
+	for s, subject := range a.subjects {
 		if subject == "" {
 			continue
 		}
@@ -246,32 +246,32 @@ func counts(state [countKinds][len(usageWindows)]int64) value.Value {
 }
 
 // Refund takes everything back, because the request was not forwarded.
-func (m *Account) Refund(ctx context.Context) {
-	if m == nil {
+func (a *Account) Refund(ctx context.Context) {
+	if a == nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.taken && !m.refunded {
-		m.refunded = true
-		m.correct(ctx, -1, -m.reserved)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.taken && !a.refunded {
+		a.refunded = true
+		a.correct(ctx, -1, -a.reserved)
 	}
 }
 
 // Charge replaces the reservation with the real cost, which total computes from the estimated prompt.
 // Only the first call counts.
-func (m *Account) Charge(ctx context.Context, total func(estimated int64) int64) {
-	if m == nil {
+func (a *Account) Charge(ctx context.Context, total func(estimated int64) int64) {
+	if a == nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.refunded || m.charged {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refunded || a.charged {
 		return
 	}
-	m.charged, m.total = true, total
-	if m.taken && m.prompted {
-		m.correct(ctx, 0, clampTokens(total(m.estimated))-m.reserved)
+	a.charged, a.total = true, total
+	if a.taken && a.prompted {
+		a.correct(ctx, 0, clampTokens(total(a.estimated))-a.reserved)
 	}
 }
 
@@ -281,19 +281,19 @@ func clampTokens(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
 func NoCost(int64) int64 { return 0 }
 
 // correct changes the counts. A reservation of an earlier window does not change the current one.
-func (m *Account) correct(ctx context.Context, requests, tokens int64) {
-	now := m.now()
-	for _, subject := range m.subjects {
+func (a *Account) correct(ctx context.Context, requests, tokens int64) {
+	now := a.now()
+	for _, subject := range a.subjects {
 		if subject == "" {
 			continue
 		}
 		for _, w := range usageWindows {
-			same := windowStart(now, w.length).Equal(windowStart(m.at, w.length))
+			same := windowStart(now, w.length).Equal(windowStart(a.at, w.length))
 			if requests != 0 && same {
-				m.count(ctx, subject+":requests", requests, w.length)
+				a.count(ctx, subject+":requests", requests, w.length)
 			}
 			if tokens > 0 || tokens < 0 && same {
-				m.count(ctx, subject+":tokens", tokens, w.length)
+				a.count(ctx, subject+":tokens", tokens, w.length)
 			}
 		}
 	}
@@ -303,17 +303,17 @@ func (m *Account) correct(ctx context.Context, requests, tokens int64) {
 // caller has the end of the answer, because the next request may follow at once. The returned
 // function charges for an answer that was not read to its end. Compressed answers and errors are
 // not measured.
-func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer) (done func()) {
+func (a *Account) Meter(ctx context.Context, model string, ans *upstream.Answer) (done func()) {
 	ctx = context.WithoutCancel(ctx)
 	encoding := ans.Header.Get("Content-Encoding")
 	switch {
 	case ans.StatusCode < 200 || ans.StatusCode >= 300:
-		return func() { m.Charge(ctx, NoCost) }
+		return func() { a.Charge(ctx, NoCost) }
 	case encoding != "" && encoding != "identity":
-		return func() { m.Charge(ctx, func(estimated int64) int64 { return estimated }) }
+		return func() { a.Charge(ctx, func(estimated int64) int64 { return estimated }) }
 	}
 	read := llm.NewMeter(model, bodies.IsEvents(ans.Header.Get("Content-Type")))
-	done = func() { m.Charge(ctx, read.Cost().Total) }
+	done = func() { a.Charge(ctx, read.Cost().Total) }
 	ans.Body = &meteredBody{TeeBody: bodies.TeeBody{ReadCloser: ans.Body, To: read}, read: read, left: ans.ContentLength, done: done}
 	return done
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // Meter returns the function that counts the requests of a tenant to an operation, by the time at
-// which each began. It is called once for each pair.
+// which each began. The function is kept for each pair. Simultaneous first requests of a pair may call
+// Meter more than once.
 type Meter func(tenant scope.TenantID, operation string) func(at time.Time)
 
 // Metrics are the counters of requests.

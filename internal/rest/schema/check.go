@@ -40,24 +40,24 @@ type Body struct {
 	Record *huma.Schema
 	// Lenient ignores unknown members, which foreign protocols need.
 	Lenient bool
-	// Type is the Go type of the body. It may be an Offender.
+	// Type is the Go type of the body. It may be an offender.
 	Type reflect.Type
 }
 
 // Check returns doc without its read-only members, and its offences: at most MaxDetails, each with
 // a JSON pointer.
-func (v *Checker) Check(b Body, doc value.Value) (value.Value, []fault.Detail) {
-	c := check{v: v, lenient: b.Lenient}
-	doc = c.value(b.Schema, b.Record, doc)
-	if len(c.details) > 0 {
-		return doc, c.withOffences(b.Type, doc)
+func (c *Checker) Check(b Body, doc value.Value) (value.Value, []fault.Detail) {
+	run := check{rules: c, lenient: b.Lenient}
+	doc = run.value(b.Schema, b.Record, doc)
+	if len(run.details) > 0 {
+		return doc, run.withOffences(b.Type, doc)
 	}
 	return doc, nil
 }
 
 // check is one validation.
 type check struct {
-	v       *Checker
+	rules   *Checker
 	lenient bool
 	path    []string
 	details []fault.Detail
@@ -88,28 +88,28 @@ func Pointer(path []string) string {
 }
 
 // deref resolves references.
-func (v *Checker) deref(s *huma.Schema) *huma.Schema {
+func (c *Checker) deref(s *huma.Schema) *huma.Schema {
 	for s != nil && s.Ref != "" {
-		s = v.Registry.SchemaFromRef(s.Ref)
+		s = c.Registry.SchemaFromRef(s.Ref)
 	}
 	return s
 }
 
 // nullable reports whether s, or the schema that it refers to, accepts null.
-func (v *Checker) nullable(s *huma.Schema) bool {
+func (c *Checker) nullable(s *huma.Schema) bool {
 	if s == nil {
 		return false
 	}
-	return s.Nullable || s.Ref != "" && v.nullable(v.deref(s))
+	return s.Nullable || s.Ref != "" && c.nullable(c.deref(s))
 }
 
 // value checks doc against s and returns it without read-only members. record is the schema of the
 // answer at the same place; nil: there is none.
 func (c *check) value(s, record *huma.Schema, doc value.Value) value.Value {
-	if doc.IsNull() && c.v.nullable(s) {
+	if doc.IsNull() && c.rules.nullable(s) {
 		return doc
 	}
-	s, record = c.v.deref(s), c.v.deref(record)
+	s, record = c.rules.deref(s), c.rules.deref(record)
 	if s == nil {
 		return doc
 	}
@@ -213,7 +213,7 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 		}
 		// A client may send back a null that it has received; it changes nothing then. Clients of
 		// foreign protocols send null for absent members.
-		if doc.IsNull() && (c.lenient || c.v.nullable(inner)) && !slices.Contains(s.Required, name) {
+		if doc.IsNull() && (c.lenient || c.rules.nullable(inner)) && !slices.Contains(s.Required, name) {
 			return doc, true
 		}
 		return c.value(prop, inner, doc), true
@@ -230,12 +230,12 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 	return doc, true
 }
 
-// Offender is a body that can report offences which no schema can express. If its schema finds no
+// offender is a body that can report offences which no schema can express. If its schema finds no
 // offences, its use case reports them. If it finds some, they are added here, so that a caller
 // learns of all at once.
-type Offender interface{ Offences() []fault.Detail }
+type offender interface{ Offences() []fault.Detail }
 
-var offenderType = reflect.TypeFor[Offender]()
+var offenderType = reflect.TypeFor[offender]()
 
 // withOffences adds the offences that a body of type t reports. The body does not receive values
 // that its schema refuses; offences at, in or around their places are left out.
@@ -254,7 +254,7 @@ func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if err := json.Unmarshal(kept.AppendJSON(nil), body.Interface()); err != nil {
 		return c.details
 	}
-	if known, ok := reflect.TypeAssert[Offender](body); ok {
+	if known, ok := reflect.TypeAssert[offender](body); ok {
 		for _, d := range known.Offences() {
 			if !overlaps(bad, d.Pointer) && len(c.details) < MaxDetails {
 				c.details = append(c.details, d)
@@ -299,7 +299,7 @@ func (c *check) combined(s *huma.Schema, doc value.Value) {
 		return
 	}
 	for _, sub := range slices.Concat(s.AnyOf, s.OneOf) {
-		probe := check{v: c.v, lenient: c.lenient}
+		probe := check{rules: c.rules, lenient: c.lenient}
 		probe.value(sub, nil, doc)
 		if len(probe.details) == 0 {
 			return
@@ -326,7 +326,7 @@ func (c *check) scalar(s *huma.Schema, doc value.Value) {
 		}
 		scalar = n
 	}
-	for _, message := range c.v.scalar(s, scalar) {
+	for _, message := range c.rules.scalar(s, scalar) {
 		c.add(message)
 	}
 }
@@ -373,7 +373,7 @@ func expected(s *huma.Schema) string {
 }
 
 // scalar lists the offences of a scalar. The messages never quote it.
-func (v *Checker) scalar(s *huma.Schema, doc any) []string {
+func (c *Checker) scalar(s *huma.Schema, doc any) []string {
 	text, isText := doc.(string)
 	if isText && strings.ContainsRune(text, 0) {
 		return []string{"the character U+0000 is not allowed"}
@@ -388,7 +388,7 @@ func (v *Checker) scalar(s *huma.Schema, doc any) []string {
 	}
 	var res huma.ValidateResult
 	pb := huma.NewPathBuffer(nil, 0)
-	huma.Validate(v.Registry, s, pb, huma.ModeWriteToServer, doc, &res)
+	huma.Validate(c.Registry, s, pb, huma.ModeWriteToServer, doc, &res)
 	if len(res.Errors) == 0 {
 		return nil
 	}

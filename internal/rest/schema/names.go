@@ -11,28 +11,28 @@ const nameFormat = "name"
 
 // MarkNames sets the format of the names in a schema, at every depth, so that every operation
 // refuses the same characters.
-func (v *Checker) MarkNames(s *huma.Schema) { v.markNames(s, map[*huma.Schema]bool{}) }
+func (c *Checker) MarkNames(s *huma.Schema) { c.markNames(s, map[*huma.Schema]bool{}) }
 
-func (v *Checker) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
-	if s = v.deref(s); s == nil || seen[s] {
+func (c *Checker) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
+	if s = c.deref(s); s == nil || seen[s] {
 		return
 	}
 	seen[s] = true
 	for member, prop := range s.Properties {
-		if slices.Contains(v.Names, member) {
+		if slices.Contains(c.Names, member) {
 			for _, at := range []*huma.Schema{prop, prop.Items} {
 				if at != nil && at.Type == huma.TypeString && at.Format == "" && len(at.Enum) == 0 {
 					at.Format = nameFormat
 				}
 			}
 		}
-		v.markNames(prop, seen)
+		c.markNames(prop, seen)
 	}
-	v.markNames(s.Items, seen)
+	c.markNames(s.Items, seen)
 	if extra, ok := s.AdditionalProperties.(*huma.Schema); ok {
-		v.markNames(extra, seen)
+		c.markNames(extra, seen)
 	}
 	for _, sub := range slices.Concat(s.AllOf, s.AnyOf, s.OneOf) {
-		v.markNames(sub, seen)
+		c.markNames(sub, seen)
 	}
 }

@@ -22,13 +22,13 @@ type Param struct {
 }
 
 // Params lists the parameters of an operation.
-func (v *Checker) Params(op *huma.Operation) []Param {
+func (c *Checker) Params(op *huma.Operation) []Param {
 	var ps []Param
 	for _, p := range op.Parameters {
 		if p.Ref != "" {
 			continue // common ones are read elsewhere
 		}
-		q := Param{In: p.In, Name: p.Name, required: p.Required, schema: v.deref(p.Schema)}
+		q := Param{In: p.In, Name: p.Name, required: p.Required, schema: c.deref(p.Schema)}
 		q.explode = p.Explode != nil && *p.Explode
 		if p.In == "header" {
 			q.header = http.CanonicalHeaderKey(p.Name)
@@ -53,7 +53,7 @@ func (p *Param) Values(req *http.Request, query url.Values) []string {
 }
 
 // CheckParam lists the errors in the values of a parameter. No message quotes them.
-func (v *Checker) CheckParam(p *Param, values []string) []string {
+func (c *Checker) CheckParam(p *Param, values []string) []string {
 	if len(values) == 0 {
 		if p.required {
 			return []string{"this parameter is required"}
@@ -64,7 +64,7 @@ func (v *Checker) CheckParam(p *Param, values []string) []string {
 		return nil
 	}
 	if p.schema.Type == huma.TypeArray {
-		return v.checkList(p, values)
+		return c.checkList(p, values)
 	}
 	if len(values) > 1 {
 		return []string{"this parameter may be sent once only"}
@@ -75,10 +75,10 @@ func (v *Checker) CheckParam(p *Param, values []string) []string {
 	if values[0] == "" && !p.required {
 		return nil
 	}
-	return v.checkText(p.schema, values[0])
+	return c.checkText(p.schema, values[0])
 }
 
-func (v *Checker) checkList(p *Param, values []string) []string {
+func (c *Checker) checkList(p *Param, values []string) []string {
 	if !p.explode {
 		if len(values) > 1 {
 			return []string{"this parameter may be sent once only, with commas between its values"}
@@ -89,28 +89,28 @@ func (v *Checker) checkList(p *Param, values []string) []string {
 	if p.schema.MaxItems != nil && len(values) > *p.schema.MaxItems {
 		messages = append(messages, "expected at most "+strconv.Itoa(*p.schema.MaxItems)+" values")
 	}
-	items := v.deref(p.schema.Items)
+	items := c.deref(p.schema.Items)
 	for _, text := range values {
-		messages = append(messages, v.checkText(items, text)...)
+		messages = append(messages, c.checkText(items, text)...)
 	}
 	return messages
 }
 
 // checkText checks one parameter's text against a scalar schema.
-func (v *Checker) checkText(s *huma.Schema, text string) []string {
+func (c *Checker) checkText(s *huma.Schema, text string) []string {
 	switch s.Type {
 	case huma.TypeInteger:
 		i, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || strconv.FormatInt(i, 10) != text { // an id has one spelling: neither 01 nor +1
 			return []string{"expected an integer"}
 		}
-		return v.scalar(s, i)
+		return c.scalar(s, i)
 	case huma.TypeBoolean:
 		if text != "true" && text != "false" {
 			return []string{"expected true or false"}
 		}
 		return nil
 	default:
-		return v.scalar(s, text)
+		return c.scalar(s, text)
 	}
 }

@@ -25,8 +25,7 @@ func keepBundles(ctx context.Context, tx *db.Tx, list []Content, now time.Time) 
 			n-3, n-3, n-3, n-2, n-1, n)
 	}
 	text.WriteString(` ON CONFLICT (bouncer_id, revision) DO NOTHING`)
-	_, err := tx.Exec(ctx, text.String(), args...)
-	return err
+	return tx.Do(ctx, text.String(), args...)
 }
 
 func pastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {

@@ -82,8 +82,7 @@ func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Tim
 }
 
 func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
-	return err
+	return tx.Do(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 }
 
 // holdLane acquires a lane that is free or whose lease has expired (db.MaxLeaseEnd), or renews it.
@@ -94,6 +93,5 @@ func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder 
 }
 
 func freeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
-	_, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
-	return err
+	return tx.Do(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
 }

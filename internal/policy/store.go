@@ -68,7 +68,7 @@ func insert(ctx context.Context, tx *db.Tx, p Policy) (int64, error) {
 
 // update writes a control and reads it back as it is stored.
 func update(ctx context.Context, tx *db.Tx, p Policy) (Policy, error) {
-	_, err := tx.Exec(ctx, `UPDATE policies SET name = $1, name_folded = $2, description = $3, status = $4, environment = $5,
+	err := tx.Do(ctx, `UPDATE policies SET name = $1, name_folded = $2, description = $3, status = $4, environment = $5,
 			rego_code = $6, test_cases = $7, actions = $8, version = $9, resource_id = $10, bouncer_id = $11,
 			updated_at = $12, promoted_at = $13, deleted_at = $14 WHERE id = $15`,
 		p.Name, fold(p.Name), p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions, p.Version,
@@ -87,7 +87,7 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM policy_action_minutes WHERE policy_id = $1`,
 		`DELETE FROM policies WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}
@@ -95,12 +95,11 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 }
 
 func insertVersion(ctx context.Context, tx *db.Tx, p Policy, change, note, actor string, at time.Time, since revisions) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_versions (policy_id, version, change, note, name, description, status, environment,
+	return tx.Do(ctx, `INSERT INTO policy_versions (policy_id, version, change, note, name, description, status, environment,
 			rego_code, test_cases, actions, resource_id, bouncer_id, created_by, created_at, sandbox_revision, production_revision)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		p.ID, p.Version, change, note, p.Name, p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions,
 		p.ResourceID, p.BouncerID, actor, at, since.Sandbox, since.Production)
-	return err
 }
 
 const versionColumns = `policy_id, version, change, note, name, description, status, environment, rego_code, test_cases,
@@ -182,12 +181,11 @@ func countLive(ctx context.Context, tx *db.Tx) (int64, error) {
 
 // addCounts adds to a control's counters, unless the control is gone.
 func addCounts(ctx context.Context, tx *db.Tx, id, evaluations, hits, nanos int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_counters (policy_id, evaluations, cache_hits, nanoseconds)
+	return tx.Do(ctx, `INSERT INTO policy_counters (policy_id, evaluations, cache_hits, nanoseconds)
 		SELECT id, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM policies WHERE id = $1
 		ON CONFLICT (policy_id) DO UPDATE SET evaluations = policy_counters.evaluations + excluded.evaluations,
 			cache_hits = policy_counters.cache_hits + excluded.cache_hits,
 			nanoseconds = policy_counters.nanoseconds + excluded.nanoseconds`, id, evaluations, hits, nanos)
-	return err
 }
 
 // byName returns the live controls of an environment with exactly this name.

@@ -88,8 +88,7 @@ func values(r Resource) []any {
 }
 
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM resources WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM resources WHERE id = $1`, id)
 }
 
 // selectSame is the oldest resource of env with the same type, name and path.

@@ -16,19 +16,17 @@ const columns = `id, name, domain, custom_domain, status, region, plan_type, cre
 const settingsRow = "tenant"
 
 func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+	return tx.Do(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
-	return err
 }
 
 // insertDefault also completes a row with default values.
 func insertDefault(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+	return tx.Do(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (id) DO UPDATE SET
 			region = CASE WHEN tenants.region = '' THEN excluded.region ELSE tenants.region END,
 			domain = CASE WHEN tenants.domain = '' THEN excluded.domain ELSE tenants.domain END`,
 		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
-	return err
 }
 
 func updateTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
@@ -108,8 +106,7 @@ func checkDomainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
 }
 
 func markDeleted(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
-	return err
+	return tx.Do(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
 }
 
 // selectPurged lists the tenants that are completely purged, since a time.
@@ -129,9 +126,8 @@ func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
 			return err
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+	return tx.Do(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingsRow, s)
-	return err
 }
 
 func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
@@ -145,9 +141,8 @@ func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
 }
 
 func insertAlert(ctx context.Context, tx *db.Tx, a Alert) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenant_alerts (type, severity, subject, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
+	return tx.Do(ctx, `INSERT INTO tenant_alerts (type, severity, subject, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
 		a.Type, a.Severity, a.Subject, a.Message, a.CreatedAt)
-	return err
 }
 
 // resolveAlert ends an alert; false: it has ended already.
@@ -179,10 +174,9 @@ func selectEnforcement(ctx context.Context, tx *db.Tx, env scope.Env) (Enforceme
 }
 
 func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
-	_, err := tx.Exec(ctx, `INSERT INTO enforcement (environment, mode, updated_at, updated_by) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO enforcement (environment, mode, updated_at, updated_by) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (environment) DO UPDATE SET mode = excluded.mode, updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
 		e.Environment, e.Mode, e.UpdatedAt, e.UpdatedBy)
-	return err
 }
 
 // completeTenant ends an attempt, and returns the number of tenants that it completed.

@@ -26,16 +26,14 @@ func insertUsers(ctx context.Context, tx *db.Tx, people []User) error {
 }
 
 func updateUser(ctx context.Context, tx *db.Tx, u User) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET email = $2, username = $3, password_hash = $4, roles = $5, department = $6,
+	return tx.Do(ctx, `UPDATE users SET email = $2, username = $3, password_hash = $4, roles = $5, department = $6,
 		attributes = $7, status = $8, updated_at = $9 WHERE id = $1`,
 		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.UpdatedAt)
-	return err
 }
 
 func touchUser(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET last_login_at = $2,
+	return tx.Do(ctx, `UPDATE users SET last_login_at = $2,
 		password_hash = CASE WHEN $3 = '' THEN password_hash ELSE $3 END WHERE id = $1`, id, at, rehash)
-	return err
 }
 
 func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
@@ -94,7 +92,7 @@ func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
 		return err
 	}
 	for _, q := range []string{`DELETE FROM user_identities WHERE user_id = $1`, `DELETE FROM users WHERE id = $1`} {
-		if _, err := tx.Exec(ctx, q, id); err != nil {
+		if err := tx.Do(ctx, q, id); err != nil {
 			return err
 		}
 	}
@@ -118,14 +116,12 @@ func putNames(ctx context.Context, tx *db.Tx, people ...User) error {
 }
 
 func dropNames(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
 }
 
 // DropPasswords removes the passwords of all people of a tenant.
 func DropPasswords(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET password_hash = ''`)
-	return err
+	return tx.Do(ctx, `UPDATE users SET password_hash = ''`)
 }
 
 func selectUsernames(ctx context.Context, tx *db.Tx) ([]string, error) {

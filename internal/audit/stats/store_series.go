@@ -13,13 +13,12 @@ func listSeries(ctx context.Context, tx *db.Tx) ([]Series, error) {
 }
 
 func replaceSeries(ctx context.Context, tx *db.Tx, all map[Series]bool) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM decision_series`); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM decision_series`); err != nil {
 		return err
 	}
 	rows := make([][]any, 0, len(all))
 	for s := range all {
 		rows = append(rows, []any{string(s.Environment), s.Resource, s.Control, s.Bouncer, s.Subject})
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO decision_series (`+seriesColumns+`) VALUES `, rows, "")
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO decision_series (`+seriesColumns+`) VALUES `, rows, "")
 }

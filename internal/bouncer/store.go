@@ -35,11 +35,13 @@ func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, erro
 		WHERE ($1 = '' OR environment = $1) AND ($2 = '' OR status = $2)`, string(env), f.Status)
 }
 
-func countAll(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns how many bouncers the tenant has, in both environments.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM bouncers`)
 }
 
-func all(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
+// InEnvironment returns all bouncers of an environment, by id; AnyEnv selects both environments.
+func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
 	return db.All[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE ($1 = '' OR environment = $1) ORDER BY id`, string(env))
 }
 
@@ -141,8 +143,9 @@ func publish(ctx context.Context, tx *db.Tx, list []Content, now time.Time) erro
 	return tx.Do(ctx, text.String(), args...)
 }
 
-// raiseRevision makes a bouncer's revision larger than one that it reports.
-func raiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
+// RaiseRevision gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
+// after the store was restored from a backup, because a bouncer accepts no older revision.
+func RaiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
 	return tx.Do(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
 }
 
@@ -150,7 +153,8 @@ func bundle(ctx context.Context, tx *db.Tx, id int64) (Bundle, error) {
 	return db.One[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles WHERE bouncer_id = $1`, id)
 }
 
-func bundles(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
+// BundlesIn returns the bundle of each bouncer of an environment that has one, by id.
+func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
 	return db.All[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles
 		WHERE bouncer_id IN (SELECT id FROM bouncers WHERE $1 = '' OR environment = $1) ORDER BY bouncer_id`, string(env))
 }
@@ -182,7 +186,9 @@ func syncs(ctx context.Context, tx *db.Tx, id int64) ([]Sync, error) {
 	return rows, err
 }
 
-func selectFailedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+// RefusalsOf returns, for the controls with ids from first to last, the sync rows of bouncers that
+// refused them.
+func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
 	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync
 		WHERE policy_id BETWEEN $1 AND $2 AND status = 'failed' ORDER BY policy_id, bouncer_id`, first, last)
 }
@@ -243,7 +249,9 @@ func failSyncs(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal
 		WHERE bouncer_id = $1 AND revision = $2 AND status = 'in_progress'`, id, revision, status, message)
 }
 
-func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
+// LoadSyncHealth counts the sync rows of a tenant; those in progress since before stuckBefore are
+// stuck.
+func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
 	return db.One[SyncHealth](ctx, tx, `SELECT
 			COALESCE(SUM(CASE WHEN status = 'in_progress' THEN 1 ELSE 0 END), 0) AS in_progress,
 			COALESCE(SUM(CASE WHEN status = 'in_progress' AND started_at < $1 THEN 1 ELSE 0 END), 0) AS stuck,
@@ -252,8 +260,10 @@ func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHeal
 		FROM bouncer_sync`, stuckBefore)
 }
 
-// dropTokens revokes every bouncer's token: no digest has this form.
-func dropTokens(ctx context.Context, tx *db.Tx) error {
+// RevokeTokens revokes the tokens of all bouncers of a tenant within tx: each bouncer needs a new
+// one (rotate). It is one of tenant.Service.RevokeHooks.
+func RevokeTokens(ctx context.Context, tx *db.Tx) error {
+	// No digest has this form.
 	return tx.Do(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
 }
 

@@ -52,7 +52,8 @@ func putSettings(ctx context.Context, tx *db.Tx, actor, editor string, v map[str
 		ON CONFLICT (actor, editor) DO UPDATE SET settings = excluded.settings, updated_at = excluded.updated_at`, actor, editor, v, now)
 }
 
-// disableRepositories disables the webhooks of all repositories.
-func disableRepositories(ctx context.Context, tx *db.Tx) error {
+// DisableWebhooks disables the webhooks of the tenant's repositories until each is enabled again.
+// It is one of tenant.Service.RevokeHooks.
+func DisableWebhooks(ctx context.Context, tx *db.Tx) error {
 	return tx.Do(ctx, `UPDATE ide_repositories SET enabled = FALSE, change_no = change_no + 1`)
 }

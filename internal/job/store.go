@@ -41,7 +41,9 @@ func nextDue(ctx context.Context, tx *db.Tx, latest time.Time) (*time.Time, erro
 		FROM jobs WHERE state IN ('pending', 'running')`, latest)
 }
 
-func nextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
+// NextRun returns the earliest start time of the waiting and running jobs of a kind, or nil if
+// there are none.
+func NextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
 	return db.One[*time.Time](ctx, tx, `SELECT min(run_at) FROM jobs WHERE kind = $1 AND state IN ('pending', 'running')`, kind)
 }
 
@@ -92,6 +94,7 @@ func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder 
 	return n == 1, err
 }
 
-func freeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
+// ReleaseLane releases a lane if holder still owns it.
+func ReleaseLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
 	return tx.Do(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
 }

@@ -123,7 +123,8 @@ const liveControls = `SELECT id, name, version, COALESCE(resource_id, 0) AS reso
 			COALESCE(bouncer_id, 0) AS bouncer_id, rego_code, actions, updated_at FROM policies
 		WHERE environment = $1 AND status = 'active' AND kind = 'control' AND deleted_at IS NULL `
 
-func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
+// ControlsFor returns the active controls of an environment with their sources, sorted by id.
+func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
 }
 
@@ -175,7 +176,8 @@ func bouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) ([]bouncerLink,
 		ORDER BY bouncer_id, resource_id`, string(env))
 }
 
-func countLive(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns the number of live controls of the tenant, in both environments.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies WHERE deleted_at IS NULL`)
 }
 
@@ -205,7 +207,9 @@ func countSince(ctx context.Context, tx *db.Tx, id, v int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policy_versions WHERE policy_id = $1 AND version > $2 AND change <> 'promoted'`, id, v)
 }
 
-func figures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
+// LoadFigures returns the figures of an environment, or of both for AnyEnv, in the caller's
+// transaction.
+func LoadFigures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
 	return db.One[Figures](ctx, tx, `SELECT COUNT(*) AS total,
 			COUNT(CASE WHEN status = 'active' THEN 1 END) AS active, COUNT(CASE WHEN status = 'draft' THEN 1 END) AS draft,
 			COUNT(CASE WHEN status = 'active' AND resource_id IS NOT NULL THEN 1 END) AS protecting

@@ -15,10 +15,9 @@ func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
 		o.PolicyID, o.Path, o.Repository, o.Commit, o.Version, o.DeploymentID, o.DeployedAt)
 }
 
-// copyOrigin gives the policy to the origin of the policy from, if that has one. Version 1 of the
-// copy counts as deployed. If something other than a promotion changed from after its deployment,
-// no version of the copy does (0).
-func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
+// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy,
+// so that drift and pull treat the copy like that policy.
+func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return tx.Do(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,
 			CASE WHEN EXISTS (SELECT 1 FROM policy_versions v WHERE v.policy_id = o.policy_id AND v.version > o.version AND v.change <> 'promoted')

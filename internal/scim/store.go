@@ -248,6 +248,8 @@ func deleteToken(ctx context.Context, tx *db.Tx, id string) error {
 	return tx.Do(ctx, `DELETE FROM scim_tokens WHERE id = $1`, id)
 }
 
-func deleteTokens(ctx context.Context, tx *db.Tx) error {
+// DropTokens removes all tokens, within tx. It is one of tenant.Service.RevokeHooks, because the
+// tokens' keys are revoked together with those of the tenant.
+func DropTokens(ctx context.Context, tx *db.Tx) error {
 	return tx.Do(ctx, `DELETE FROM scim_tokens`)
 }

@@ -117,7 +117,7 @@ func selectPurged(ctx context.Context, tx *db.Tx, since time.Time) ([]scope.Tena
 // putSettings writes the tenant's own copy of its settings. If bouncers must learn of the change,
 // it increments BouncerRevision. The caller holds the lock "tenant".
 func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
-	before, err := selectSettings(ctx, tx)
+	before, err := SettingsIn(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,8 @@ func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingsRow, s)
 }
 
-func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
+// SettingsIn reads the tenant's settings inside the caller's transaction.
+func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) {
 	row, err := db.One[struct {
 		Value Settings `db:"value"`
 	}](ctx, tx, `SELECT value FROM settings WHERE name = $1`, settingsRow)
@@ -194,10 +195,14 @@ func undoTenant(ctx context.Context, tx *db.Tx, t Tenant) (int64, error) {
 	return tx.Exec(ctx, `UPDATE tenants SET status = $4 WHERE id = $1 AND attempt = $2 AND created_at = $3`, t.ID, t.Attempt, t.CreatedAt, purging)
 }
 
-func countDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+// CountDeletedOfVendor counts the deleted tenants of a vendor whose data is kept, within tx,
+// a transaction of the system store.
+func CountDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status = $2`, vendor, Deleted)
 }
 
-func countOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+// CountOfVendor counts the tenants of a vendor within tx, a transaction of the system store. It
+// includes incomplete tenants and excludes deleted ones.
+func CountOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status IN ($2, $3)`, vendor, Active, Suspended)
 }

@@ -31,12 +31,14 @@ func updateUser(ctx context.Context, tx *db.Tx, u User) error {
 		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.UpdatedAt)
 }
 
-func touchUser(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
+// RecordSignIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
+func RecordSignIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
 	return tx.Do(ctx, `UPDATE users SET last_login_at = $2,
 		password_hash = CASE WHEN $3 = '' THEN password_hash ELSE $3 END WHERE id = $1`, id, at, rehash)
 }
 
-func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+// ByID finds a person within the caller's transaction.
+func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	u, err := db.One[User](ctx, tx, `SELECT `+columns+` FROM users WHERE id = $1`, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return User{}, fault.NotFoundf("there is no such user")
@@ -44,12 +46,12 @@ func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	return u, err
 }
 
-// lockUser reads a person, and locks the row until the transaction ends.
-func lockUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+// LockByID is ByID, and locks the person until the transaction ends.
+func LockByID(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	if err := tx.Lock(ctx, "user:"+id); err != nil {
 		return User{}, err
 	}
-	return selectUser(ctx, tx, id)
+	return ByID(ctx, tx, id)
 }
 
 // hasSession reports whether a session of a person has not been ended.
@@ -83,7 +85,8 @@ func selectPage(ctx context.Context, tx *db.Tx, f Filter) (Page, error) {
 
 func likeEscaper() *strings.Replacer { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`) }
 
-func countUsers(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns the number of people of the tenant, for its limits.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM users`)
 }
 

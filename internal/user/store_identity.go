@@ -34,6 +34,7 @@ func deleteIdentity(ctx context.Context, tx *db.Tx, id string) error {
 	return tx.Do(ctx, `DELETE FROM user_identities WHERE id = $1`, id)
 }
 
-func touchIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
+// RecordIdentityUse records when a person signed in with an identity.
+func RecordIdentityUse(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
 	return tx.Do(ctx, `UPDATE user_identities SET last_used_at = $3 WHERE issuer = $1 AND subject = $2`, issuer, subject, at)
 }

@@ -8,7 +8,8 @@ import (
 
 const seriesColumns = `environment, resource_key, policy_id, bouncer_id, user_id`
 
-func listSeries(ctx context.Context, tx *db.Tx) ([]Series, error) {
+// Counted returns the series that are counted in addition to whole environments.
+func Counted(ctx context.Context, tx *db.Tx) ([]Series, error) {
 	return db.All[Series](ctx, tx, `SELECT `+seriesColumns+` FROM decision_series`)
 }
 

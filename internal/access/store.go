@@ -93,21 +93,18 @@ func selectOpen(ctx context.Context, tx *db.Tx) ([]Request, error) {
 
 // deleteOf deletes the requests of a removed person.
 func deleteOf(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE subject_id = $1 OR (requested_by_kind = 'user' AND requested_by_id = $1)`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM access_requests WHERE subject_id = $1 OR (requested_by_kind = 'user' AND requested_by_id = $1)`, id)
 }
 
 func forget(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired', 'withdrawn') AND created_at < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM access_requests WHERE status IN ('denied', 'revoked', 'expired', 'withdrawn') AND created_at < $1`, before)
 }
 
 func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldest int64) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO access_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
+	if err := tx.Do(ctx, `INSERT INTO access_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM access_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
-	return err
+	return tx.Do(ctx, `DELETE FROM access_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
 }
 
 // ChangesSince counts the revisions of an environment after since that changed grants.

@@ -21,13 +21,12 @@ func loadMinute(ctx context.Context, tx *db.Tx, c actions.Control, at time.Time)
 
 // saveMinute stores a minute, and removes the earlier ones that need no report.
 func saveMinute(ctx context.Context, tx *db.Tx, m *minute) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_action_minutes (policy_id, minute, sent, folded) VALUES ($1, $2, $3, $4)
+	err := tx.Do(ctx, `INSERT INTO policy_action_minutes (policy_id, minute, sent, folded) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (policy_id, minute) DO UPDATE SET sent = excluded.sent, folded = excluded.folded`, m.control.ID, m.At, m.Sent, m.Folded)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM policy_action_minutes WHERE policy_id = $1 AND minute < $2 AND folded = '[]'`, m.control.ID, m.At)
-	return err
+	return tx.Do(ctx, `DELETE FROM policy_action_minutes WHERE policy_id = $1 AND minute < $2 AND folded = '[]'`, m.control.ID, m.At)
 }
 
 // takeMinute reads a minute and removes it.

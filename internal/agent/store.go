@@ -41,8 +41,7 @@ func update(ctx context.Context, tx *db.Tx, a Agent) (Agent, error) {
 }
 
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM agents WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM agents WHERE id = $1`, id)
 }
 
 // lastID returns the greatest id that an agent has or had; 0: there was none.
@@ -52,9 +51,8 @@ func lastID(ctx context.Context, tx *db.Tx) (int64, error) {
 
 // keepLastID stores what lastID returns, before the agent with that id is removed.
 func keepLastID(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `INSERT INTO agents_removed (one, last_id) SELECT 1, MAX(id) FROM agents WHERE true
+	return tx.Do(ctx, `INSERT INTO agents_removed (one, last_id) SELECT 1, MAX(id) FROM agents WHERE true
 		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id WHERE excluded.last_id > agents_removed.last_id`)
-	return err
 }
 
 func activeIDs(ctx context.Context, tx *db.Tx) ([]int64, error) {
@@ -74,21 +72,20 @@ func listRemovedClients(ctx context.Context, tx *db.Tx) ([]client, error) {
 // that were removed first.
 func keepClients(ctx context.Context, tx *db.Tx, a Agent) error {
 	for _, id := range a.OAuthClients {
-		if _, err := tx.Exec(ctx, `INSERT INTO agent_clients_removed (client_id, agent_id, no)
+		if err := tx.Do(ctx, `INSERT INTO agent_clients_removed (client_id, agent_id, no)
 				VALUES ($1, $2, (SELECT COALESCE(MAX(no), 0) + 1 FROM agent_clients_removed))
 			ON CONFLICT (client_id) DO UPDATE SET agent_id = excluded.agent_id, no = excluded.no`, id, a.ID); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM agent_clients_removed WHERE client_id NOT IN
+	return tx.Do(ctx, `DELETE FROM agent_clients_removed WHERE client_id NOT IN
 		(SELECT client_id FROM agent_clients_removed ORDER BY no DESC LIMIT $1)`, maxClients)
-	return err
 }
 
 // takeClients forgets that removed agents had the OAuth clients of an agent.
 func takeClients(ctx context.Context, tx *db.Tx, a Agent) error {
 	for _, id := range a.OAuthClients {
-		if _, err := tx.Exec(ctx, `DELETE FROM agent_clients_removed WHERE client_id = $1`, id); err != nil {
+		if err := tx.Do(ctx, `DELETE FROM agent_clients_removed WHERE client_id = $1`, id); err != nil {
 			return err
 		}
 	}
@@ -96,11 +93,10 @@ func takeClients(ctx context.Context, tx *db.Tx, a Agent) error {
 }
 
 func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, oldest int64) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO agent_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
+	if err := tx.Do(ctx, `INSERT INTO agent_changes (environment, revision) VALUES ($1, $2)`, string(env), revision); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM agent_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
-	return err
+	return tx.Do(ctx, `DELETE FROM agent_changes WHERE environment = $1 AND revision <= $2`, string(env), oldest)
 }
 
 // ChangesSince counts the revisions of an environment after since that changed which agents are

@@ -16,16 +16,14 @@ func addDays(ctx context.Context, tx *db.Tx, days map[[2]int64]*used) error {
 	for _, u := range days {
 		rows = append(rows, []any{u.agent, u.day, u.requests, u.denied, u.tokens, u.last})
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO agent_usage (agent_id, day, requests, denied, tokens, last_at) VALUES `, rows,
+	return db.DoRows(ctx, tx, `INSERT INTO agent_usage (agent_id, day, requests, denied, tokens, last_at) VALUES `, rows,
 		` ON CONFLICT (agent_id, day) DO UPDATE SET requests = agent_usage.requests + excluded.requests, denied = agent_usage.denied + excluded.denied,
 		tokens = agent_usage.tokens + excluded.tokens,
 		last_at = CASE WHEN excluded.last_at > agent_usage.last_at THEN excluded.last_at ELSE agent_usage.last_at END`)
-	return err
 }
 
 func removeDays(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM agent_usage WHERE day < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM agent_usage WHERE day < $1`, before)
 }
 
 func toolNames(ctx context.Context, tx *db.Tx, id int64) ([]string, error) {
@@ -37,10 +35,9 @@ func addTools(ctx context.Context, tx *db.Tx, list []*called) error {
 	for i, c := range list {
 		rows[i] = []any{c.agent, c.name, c.calls, c.last}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO agent_tools (agent_id, name, calls, last_at) VALUES `, rows,
+	return db.DoRows(ctx, tx, `INSERT INTO agent_tools (agent_id, name, calls, last_at) VALUES `, rows,
 		` ON CONFLICT (agent_id, name) DO UPDATE SET calls = agent_tools.calls + excluded.calls,
 		last_at = CASE WHEN excluded.last_at > agent_tools.last_at THEN excluded.last_at ELSE agent_tools.last_at END`)
-	return err
 }
 
 func usageSince(ctx context.Context, tx *db.Tx, id int64, from time.Time) (Usage, error) {
@@ -63,9 +60,8 @@ func lastSeen(ctx context.Context, tx *db.Tx, ids []int64) ([]seenRow, error) {
 }
 
 func removeUsage(ctx context.Context, tx *db.Tx, id int64) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM agent_usage WHERE agent_id = $1`, id); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM agent_usage WHERE agent_id = $1`, id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM agent_tools WHERE agent_id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM agent_tools WHERE agent_id = $1`, id)
 }

@@ -48,15 +48,13 @@ func updateRule(ctx context.Context, tx *db.Tx, r Rule) (Rule, error) {
 }
 
 func deleteRule(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM alert_rules WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM alert_rules WHERE id = $1`, id)
 }
 
 // saveState stores the result of an evaluation.
 func saveState(ctx context.Context, tx *db.Tx, r Rule) error {
-	_, err := tx.Exec(ctx, `UPDATE alert_rules SET firing = $2, value = $3, evaluated_at = $4, fired_at = $5, day = $6, fires_in_day = $7 WHERE id = $1`,
+	return tx.Do(ctx, `UPDATE alert_rules SET firing = $2, value = $3, evaluated_at = $4, fired_at = $5, day = $6, fires_in_day = $7 WHERE id = $1`,
 		r.ID, r.Firing, r.Value, r.EvaluatedAt, r.FiredAt, r.Day, r.Fires)
-	return err
 }
 
 // countEntries counts entries of the administrative log in [from, to), about an environment or

@@ -36,6 +36,5 @@ func list(ctx context.Context, tx *db.Tx, env scope.Env, kind Kind, since time.T
 }
 
 func forget(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM anomalies WHERE last_at < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM anomalies WHERE last_at < $1`, before)
 }

@@ -32,8 +32,8 @@ import (
 type inProcess struct{}
 
 func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
-	issues, err := lang.CheckModule(source, libs...)
-	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []lang.Issue{}}, err
+	issues := lang.CheckModule(source, libs...)
+	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []lang.Issue{}}, nil
 }
 
 func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {

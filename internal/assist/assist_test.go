@@ -122,12 +122,11 @@ func TestFixes(t *testing.T) {
 		"snake case":  {"package a\n\nisOwner := 1\n", "package a\n\nis_owner := 1\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			issues, err := lang.Check(c.source)
-			errtest.Must(t, err)
+			issues := lang.Check(c.source)
 			if len(issues) == 0 {
-				if issues, err = linter.Lint(t.Context(), c.source); err != nil {
-					t.Fatal(err)
-				}
+				var err error
+				issues, err = linter.Lint(t.Context(), c.source)
+				errtest.Must(t, err)
 			}
 			for _, f := range Fixes(c.source, issues) {
 				if got := c.source[:f.Span.Start] + f.Text + c.source[f.Span.End:]; got == c.want {
@@ -189,11 +188,7 @@ func FuzzHints(f *testing.F) {
 			}
 		}
 		_, _, _ = Hover(source, offset, know)
-		issues, err := lang.Check(source)
-		if err != nil {
-			return
-		}
-		for _, fx := range Fixes(source, issues) {
+		for _, fx := range Fixes(source, lang.Check(source)) {
 			if fx.Span.Start < 0 || fx.Span.End < fx.Span.Start || fx.Span.End > len(source) {
 				t.Fatalf("%q: span %v", source, fx.Span)
 			}

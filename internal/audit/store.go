@@ -48,8 +48,7 @@ func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	for i := range rows {
 		list[i] = []any{rows[i].DecisionID, rows[i].LoggedAt}
 	}
-	_, err := db.ExecRows(ctx, tx, insertSeen, list, ` ON CONFLICT (decision_id) DO NOTHING`)
-	return err
+	return db.DoRows(ctx, tx, insertSeen, list, ` ON CONFLICT (decision_id) DO NOTHING`)
 }
 
 // addTallies adds counts to decision_counts. It sorts them by key, so that consecutive writes go
@@ -59,8 +58,7 @@ func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	for _, c := range slices.SortedFunc(maps.Values(ts), func(a, b *cell) int { return strings.Compare(a.Key, b.Key) }) {
 		list = append(list, []any{c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors})
 	}
-	_, err := db.ExecRows(ctx, tx, insertCounts, list, addCounts)
-	return err
+	return db.DoRows(ctx, tx, insertCounts, list, addCounts)
 }
 
 // knownIDs returns those of ids that are already in the log.
@@ -93,11 +91,10 @@ func loadChain(ctx context.Context, tx *db.Tx, name string) (chain, error) {
 }
 
 func saveChain(ctx context.Context, tx *db.Tx, c chain) error {
-	_, err := tx.Exec(ctx, `INSERT INTO audit_chains (name, first_pos, first_seq, base, last_pos, last_seq, head) VALUES ($1, $2, $3, $4, $5, $6, $7)
+	return tx.Do(ctx, `INSERT INTO audit_chains (name, first_pos, first_seq, base, last_pos, last_seq, head) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (name) DO UPDATE SET first_pos = excluded.first_pos, first_seq = excluded.first_seq, base = excluded.base,
 		last_pos = excluded.last_pos, last_seq = excluded.last_seq, head = excluded.head`,
 		c.Name, c.FirstPos, c.FirstSeq, c.Base, c.LastPos, c.LastSeq, c.Head)
-	return err
 }
 
 const decisionColumns = `seq, decision_id, at, logged_at, level, pos, environment, decision, user_id, policy_id,
@@ -134,8 +131,7 @@ func insertEvents(ctx context.Context, tx *db.Tx, list []eventRow) error {
 	for i, r := range list {
 		rows[i] = []any{r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName, r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO audit_events (`+eventColumns+`, hash) VALUES `, rows, "")
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO audit_events (`+eventColumns+`, hash) VALUES `, rows, "")
 }
 
 func countEntries(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (int64, error) {

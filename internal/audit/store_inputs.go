@@ -32,7 +32,7 @@ func insertInputs(ctx context.Context, tx *db.Tx, end inputEnd, rows []row) (inp
 		end.Total += int64(len(r.input))
 		list[i] = []any{end.Pos, r.Seq, r.At, r.Environment, end.Total, r.input}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO replay_inputs (pos, seq, at, environment, total, input) VALUES `, list, ``)
+	err := db.DoRows(ctx, tx, `INSERT INTO replay_inputs (pos, seq, at, environment, total, input) VALUES `, list, ``)
 	return end, err
 }
 

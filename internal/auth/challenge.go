@@ -157,7 +157,7 @@ func (f *Factors) queue(ctx context.Context, g *lockout.Guess) error {
 	if g.Familiar {
 		return nil
 	}
-	if !f.s.lobby.Acquire(g.Network, lockout.SeatsNetwork) {
+	if !f.s.lobby.Acquire(g.Network, lockout.MaxInNetwork) {
 		return lockout.TooManySignIns()
 	}
 	defer f.s.lobby.Release(g.Network)

@@ -110,7 +110,7 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 		return false, g, "", lockout.Locked(wait)
 	}
 	if !g.Familiar {
-		if !s.lobby.Acquire(g.Network, lockout.SeatsNetwork) {
+		if !s.lobby.Acquire(g.Network, lockout.MaxInNetwork) {
 			return false, g, "", lockout.TooManySignIns()
 		}
 		defer s.lobby.Release(g.Network)

@@ -181,10 +181,10 @@ func TestCrowd(t *testing.T) {
 	r.Pause = func(context.Context, time.Duration) error { <-held; return nil }
 	crowd := fromAddress("198.51.100.1")
 	var all sync.WaitGroup
-	for i := range lockout.SeatsNetwork {
+	for i := range lockout.MaxInNetwork {
 		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	for r.lobby.InUse() < lockout.SeatsNetwork {
+	for r.lobby.InUse() < lockout.MaxInNetwork {
 		runtime.Gosched()
 	}
 	_, err := r.Login(ctx, crowd, "alice", password)

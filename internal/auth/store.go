@@ -22,21 +22,18 @@ func selectCredential(ctx context.Context, tx *db.Tx, digest string) (credential
 }
 
 func putCredential(ctx context.Context, tx *db.Tx, digest string, t scope.TenantID, kind, ref string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, $3, $4)`, digest, t, kind, ref)
-	return err
+	return tx.Do(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, $3, $4)`, digest, t, kind, ref)
 }
 
 func dropCredential(ctx context.Context, tx *db.Tx, digest string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM credentials WHERE digest = $1`, digest)
-	return err
+	return tx.Do(ctx, `DELETE FROM credentials WHERE digest = $1`, digest)
 }
 
 const keyColumns = `id, name, environment, digest, hint, scopes, owner, created_by, created_at, expires_at, last_used_at, dedicated, holder, lineage`
 
 func insertKey(ctx context.Context, tx *db.Tx, k Key) error {
-	_, err := tx.Exec(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+	return tx.Do(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		k.ID, k.Name, k.Environment, k.Digest, k.Hint, k.Scopes, k.Owner, k.CreatedBy, k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.Dedicated, k.Holder, k.Lineage)
-	return err
 }
 
 func selectKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
@@ -53,8 +50,7 @@ func lockKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
 }
 
 func updateKey(ctx context.Context, tx *db.Tx, k Key) error {
-	_, err := tx.Exec(ctx, `UPDATE api_keys SET name = $2, scopes = $3, expires_at = $4 WHERE id = $1`, k.ID, k.Name, k.Scopes, k.ExpiresAt)
-	return err
+	return tx.Do(ctx, `UPDATE api_keys SET name = $2, scopes = $3, expires_at = $4 WHERE id = $1`, k.ID, k.Name, k.Scopes, k.ExpiresAt)
 }
 
 func selectKeys(ctx context.Context, tx *db.Tx, skip, limit int) (KeyPage, error) {
@@ -74,38 +70,34 @@ func selectDedicated(ctx context.Context, tx *db.Tx, kind scope.ActorKind, holde
 }
 
 func expireKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE api_keys SET expires_at = $2 WHERE id = $1`, id, at)
-	return err
+	return tx.Do(ctx, `UPDATE api_keys SET expires_at = $2 WHERE id = $1`, id, at)
 }
 
 func touchKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)`, id, at)
-	return err
+	return tx.Do(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)`, id, at)
 }
 
 // deleteKey also deletes the sessions that were made from the key.
 func deleteKey(ctx context.Context, tx *db.Tx, id string) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE key_id = $1`, id); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM sessions WHERE key_id = $1`, id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM api_keys WHERE id = $1`, id)
 }
 
 func deleteKeysOf(ctx context.Context, tx *db.Tx, owner string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE key_id IN (SELECT id FROM api_keys WHERE owner = $1)`, owner)
+	err := tx.Do(ctx, `DELETE FROM sessions WHERE key_id IN (SELECT id FROM api_keys WHERE owner = $1)`, owner)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM api_keys WHERE owner = $1`, owner)
-	return err
+	return tx.Do(ctx, `DELETE FROM api_keys WHERE owner = $1`, owner)
 }
 
 // deleteAll ends every key and session of the tenant, and removes the places of its
 // sign-ins.
 func deleteAll(ctx context.Context, tx *db.Tx) error {
 	for _, q := range []string{`DELETE FROM sessions`, `DELETE FROM login_challenges`, `DELETE FROM api_keys`, `DELETE FROM login_places`, `DELETE FROM login_attempts`} {
-		if _, err := tx.Exec(ctx, q); err != nil {
+		if err := tx.Do(ctx, q); err != nil {
 			return err
 		}
 	}
@@ -115,8 +107,7 @@ func deleteAll(ctx context.Context, tx *db.Tx) error {
 const signingColumns = `kid, public, sealed, created_at`
 
 func insertSigningKey(ctx context.Context, tx *db.Tx, k signingKey) error {
-	_, err := tx.Exec(ctx, `INSERT INTO signing_keys (`+signingColumns+`) VALUES ($1, $2, $3, $4)`, k.KID, k.Public, k.Sealed, k.CreatedAt)
-	return err
+	return tx.Do(ctx, `INSERT INTO signing_keys (`+signingColumns+`) VALUES ($1, $2, $3, $4)`, k.KID, k.Public, k.Sealed, k.CreatedAt)
 }
 
 // selectSigningKeys lists the keys, newest first.
@@ -125,8 +116,7 @@ func selectSigningKeys(ctx context.Context, tx *db.Tx) ([]signingKey, error) {
 }
 
 func deleteSigningKeys(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM signing_keys WHERE created_at < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM signing_keys WHERE created_at < $1`, before)
 }
 
 // Secrets declares the keys that sign tokens, for package reseal.

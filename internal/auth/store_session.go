@@ -10,10 +10,9 @@ import (
 const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at, digest, agent, used_at, issuer, issuer_subject, issuer_session, id_token, proof`
 
 func insertSession(ctx context.Context, tx *db.Tx, ss session) error {
-	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+	return tx.Do(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
 		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt, ss.Digest, ss.Agent, ss.UsedAt,
 		ss.Issuer, ss.Subject, ss.ProviderSession, ss.IDToken, ss.Proof)
-	return err
 }
 
 func selectSession(ctx context.Context, tx *db.Tx, id string) (session, error) {
@@ -34,27 +33,24 @@ func selectSignIns(ctx context.Context, tx *db.Tx, userID string, now, idle time
 }
 
 func deleteRoot(ctx context.Context, tx *db.Tx, root string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE root = $1`, root)
-	return err
+	return tx.Do(ctx, `DELETE FROM sessions WHERE root = $1`, root)
 }
 
 // deleteSessionsOf deletes the sessions of a person, and sign-ins that wait for a code.
 func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
-	return err
+	return tx.Do(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
 }
 
 // deleteOthersOf deletes all sessions of a person except those of one root, and sign-ins
 // that wait for a code.
 func deleteOthersOf(ctx context.Context, tx *db.Tx, userID, root string) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM login_challenges WHERE user_id = $1`, userID); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND root <> $2`, userID, root)
-	return err
+	return tx.Do(ctx, `DELETE FROM sessions WHERE user_id = $1 AND root <> $2`, userID, root)
 }
 
 // keepNewest deletes all but the newest browser sessions of a person, with the sessions
@@ -66,13 +62,11 @@ func keepNewest(ctx context.Context, tx *db.Tx, userID string, keep int) (int64,
 
 // touchSession moves the last use of a session forward, never back.
 func touchSession(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, at)
-	return err
+	return tx.Do(ctx, `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, at)
 }
 
 func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at < $1`, now)
-	return err
+	return tx.Do(ctx, `DELETE FROM sessions WHERE expires_at < $1`, now)
 }
 
 // selectFederated lists the sign-ins of an identity provider: those of one of its sessions, or of a
@@ -84,8 +78,7 @@ func selectFederated(ctx context.Context, tx *db.Tx, by Federation) ([]string, e
 
 // setProof records the proof of all sessions with one root.
 func setProof(ctx context.Context, tx *db.Tx, root, proof string) error {
-	_, err := tx.Exec(ctx, `UPDATE sessions SET proof = $2 WHERE root = $1`, root, proof)
-	return err
+	return tx.Do(ctx, `UPDATE sessions SET proof = $2 WHERE root = $1`, root, proof)
 }
 
 // challenge is a sign-in with a correct password that waits for a code.
@@ -104,9 +97,8 @@ type challenge struct {
 const challengeColumns = `digest, user_id, purpose, password_digest, rehash, failures, expires_at`
 
 func insertChallenge(ctx context.Context, tx *db.Tx, c challenge) error {
-	_, err := tx.Exec(ctx, `INSERT INTO login_challenges (`+challengeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+	return tx.Do(ctx, `INSERT INTO login_challenges (`+challengeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		c.Digest, c.UserID, c.Purpose, c.PasswordDigest, c.Rehash, c.Failures, c.ExpiresAt)
-	return err
 }
 
 func selectChallenge(ctx context.Context, tx *db.Tx, digest string) (challenge, error) {
@@ -121,13 +113,11 @@ func takeChallenge(ctx context.Context, tx *db.Tx, digest string) (bool, error) 
 
 // failChallenge counts a wrong code.
 func failChallenge(ctx context.Context, tx *db.Tx, digest string) error {
-	_, err := tx.Exec(ctx, `UPDATE login_challenges SET failures = failures + 1 WHERE digest = $1`, digest)
-	return err
+	return tx.Do(ctx, `UPDATE login_challenges SET failures = failures + 1 WHERE digest = $1`, digest)
 }
 
 // dropChallenges deletes those that have expired, and all but the newest of a person.
 func dropChallenges(ctx context.Context, tx *db.Tx, userID string, now time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_challenges WHERE expires_at <= $1 OR digest IN (
+	return tx.Do(ctx, `DELETE FROM login_challenges WHERE expires_at <= $1 OR digest IN (
 		SELECT digest FROM login_challenges WHERE user_id = $2 ORDER BY expires_at DESC, digest LIMIT 1000 OFFSET $3)`, now, userID, int64(maxChallenges))
-	return err
 }

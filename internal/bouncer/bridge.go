@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
@@ -23,11 +22,6 @@ func ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
 func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
 	return db.Found(b, err, true, "bouncer")
-}
-
-// InEnvironment returns all bouncers of an environment, by id; AnyEnv selects both environments.
-func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
-	return all(ctx, tx, env)
 }
 
 // Content is the hash of a bouncer's bundle, with the inputs that the bundle was built from.
@@ -65,12 +59,6 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error 
 	return nil
 }
 
-// RaiseRevision gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
-// after the store was restored from a backup, because a bouncer accepts no older revision.
-func RaiseRevision(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
-	return raiseRevision(ctx, tx, bouncerID, seen)
-}
-
 // BundleOf returns a bouncer's bundle; an empty one if it has none.
 func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	b, err := bundle(ctx, tx, bouncerID)
@@ -78,11 +66,6 @@ func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 		return Bundle{BouncerID: bouncerID, Errors: []Refusal{}}, nil
 	}
 	return b, err
-}
-
-// BundlesIn returns the bundle of each bouncer of an environment that has one, by id.
-func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
-	return bundles(ctx, tx, env)
 }
 
 // Item is one control in a bundle.
@@ -191,18 +174,6 @@ func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id i
 	default:
 		return true, nil
 	}
-}
-
-// LoadSyncHealth counts the sync rows of a tenant; those in progress since before stuckBefore are
-// stuck.
-func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
-	return syncHealth(ctx, tx, stuckBefore)
-}
-
-// RefusalsOf returns, for the controls with ids from first to last, the sync rows of bouncers that
-// refused them.
-func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
-	return selectFailedSyncs(ctx, tx, first, last)
 }
 
 func emit(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, data map[string]any) error {

@@ -19,13 +19,6 @@ type PastBundle struct {
 	Denies      bool      `db:"denies"`
 }
 
-// PastBundles returns, by bouncer and newest first, the bundles that may have decided something
-// since a time: those published since, the newest one before that, and those from the one on that a
-// bouncer still runs. Bundles of deleted bouncers are included.
-func PastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {
-	return pastBundles(ctx, tx, env, from)
-}
-
 // Denies reports whether the bouncer refuses requests that no control covers.
 func (b Bouncer) Denies() bool { return b.Configuration["default_action"] == "deny" }
 

@@ -36,7 +36,7 @@ func (s *Service) AddResources(ctx context.Context, tx *db.Tx, sc scope.Scope, i
 // RemoveResource removes a deleted resource from the lists of all bouncers. The caller's
 // transaction holds resource.Lock.
 func (s *Service) RemoveResource(ctx context.Context, tx *db.Tx, sc scope.Scope, resourceID int64) error {
-	bs, err := all(ctx, tx, scope.AnyEnv)
+	bs, err := InEnvironment(ctx, tx, scope.AnyEnv)
 	if err != nil {
 		return err
 	}

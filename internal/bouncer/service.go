@@ -22,6 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
+// tokenHead is the prefix of bouncer tokens (secret.NewToken).
+const tokenHead = "gh_bouncer"
+
 // Service has the use cases for bouncers.
 type Service struct {
 	Stores  *db.Cluster
@@ -316,7 +319,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 
 // LinkedTo returns the bouncers that list a resource, by id.
 func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
-	bs, err := all(ctx, tx, scope.AnyEnv)
+	bs, err := InEnvironment(ctx, tx, scope.AnyEnv)
 	out := []int64{}
 	for _, b := range bs {
 		if slices.Contains(b.ResourceIDs, resourceID) {
@@ -325,9 +328,6 @@ func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error)
 	}
 	return out, err
 }
-
-// Count returns how many bouncers the tenant has, in both environments.
-func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
 
 // checkNameFree returns Conflict if another bouncer has the name.
 func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {

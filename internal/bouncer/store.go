@@ -35,11 +35,13 @@ func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, erro
 		WHERE ($1 = '' OR environment = $1) AND ($2 = '' OR status = $2)`, string(env), f.Status)
 }
 
-func countAll(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns how many bouncers the tenant has, in both environments.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM bouncers`)
 }
 
-func all(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
+// InEnvironment returns all bouncers of an environment, by id; AnyEnv selects both environments.
+func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
 	return db.All[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE ($1 = '' OR environment = $1) ORDER BY id`, string(env))
 }
 
@@ -65,15 +67,14 @@ func loadCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, e
 
 // storeCredentials writes the row, and increments CredentialsNo in the bouncer's own row.
 func storeCredentials(ctx context.Context, tx *db.Tx, b Bouncer, row credentialRow) error {
-	_, err := tx.Exec(ctx, `INSERT INTO bouncer_credentials (bouncer_id, rules, sealed, updated_at) VALUES ($1, $2, $3, $4)
+	err := tx.Do(ctx, `INSERT INTO bouncer_credentials (bouncer_id, rules, sealed, updated_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (bouncer_id) DO UPDATE SET rules = excluded.rules, sealed = excluded.sealed, updated_at = excluded.updated_at`,
 		b.ID, row.Rules, row.Sealed, b.UpdatedAt)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `UPDATE bouncers SET credentials_no = $1, change_no = $2, updated_at = $3 WHERE id = $4`,
+	return tx.Do(ctx, `UPDATE bouncers SET credentials_no = $1, change_no = $2, updated_at = $3 WHERE id = $4`,
 		b.CredentialsNo, b.ChangeNo, b.UpdatedAt, b.ID)
-	return err
 }
 
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
@@ -83,7 +84,7 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM bouncer_bundles WHERE bouncer_id = $1`,
 		`DELETE FROM bouncers WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}
@@ -98,22 +99,19 @@ func idByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64
 // addToken and removeToken maintain the system's table of the tenant of each token.
 // The reference is also the digest, because the row can be written before the bouncer has an id.
 func addToken(ctx context.Context, tx *db.Tx, tenant scope.TenantID, digest string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, 'bouncer', $1)`, digest, string(tenant))
-	return err
+	return tx.Do(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, 'bouncer', $1)`, digest, string(tenant))
 }
 
 func removeToken(ctx context.Context, tx *db.Tx, digest string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM credentials WHERE digest = $1 AND kind = 'bouncer'`, digest)
-	return err
+	return tx.Do(ctx, `DELETE FROM credentials WHERE digest = $1 AND kind = 'bouncer'`, digest)
 }
 
 func recordHeartbeat(ctx context.Context, tx *db.Tx, id int64, now time.Time, f Figures) error {
-	_, err := tx.Exec(ctx, `UPDATE bouncers SET last_heartbeat = $1, version = COALESCE($2, version),
+	return tx.Do(ctx, `UPDATE bouncers SET last_heartbeat = $1, version = COALESCE($2, version),
 			requests_per_second = COALESCE($3, requests_per_second), cache_hit_rate = COALESCE($4, cache_hit_rate),
 			target_app_reachable = COALESCE($5, target_app_reachable), policy_cache_size = COALESCE($6, policy_cache_size),
 			decision_cache_size = COALESCE($7, decision_cache_size) WHERE id = $8`,
 		now, f.Version, f.RequestsPerSecond, f.CacheHitRate, f.TargetAppReachable, f.PolicyCacheSize, f.DecisionCacheSize, id)
-	return err
 }
 
 func setStatus(ctx context.Context, tx *db.Tx, id int64, from, to, detail string) (int64, error) {
@@ -121,9 +119,8 @@ func setStatus(ctx context.Context, tx *db.Tx, id int64, from, to, detail string
 }
 
 func countSynced(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `UPDATE bouncers SET policies_synced =
+	return tx.Do(ctx, `UPDATE bouncers SET policies_synced =
 		(SELECT count(*) FROM bouncer_sync WHERE bouncer_id = $1 AND status = 'synced') WHERE id = $1`, id)
-	return err
 }
 
 const bundleColumns = `bouncer_id, revision, content_hash, published_at, active_revision, activated_at, refused_revision, refused_errors`
@@ -143,21 +140,21 @@ func publish(ctx context.Context, tx *db.Tx, list []Content, now time.Time) erro
 	}
 	text.WriteString(` ON CONFLICT (bouncer_id) DO UPDATE SET revision = bouncer_bundles.revision + 1, content_hash = excluded.content_hash,
 		published_at = excluded.published_at WHERE bouncer_bundles.content_hash <> excluded.content_hash`)
-	_, err := tx.Exec(ctx, text.String(), args...)
-	return err
+	return tx.Do(ctx, text.String(), args...)
 }
 
-// raiseRevision makes a bouncer's revision larger than one that it reports.
-func raiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
-	_, err := tx.Exec(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
-	return err
+// RaiseRevision gives a bouncer's bundle a higher revision than one that the bouncer has. This is needed
+// after the store was restored from a backup, because a bouncer accepts no older revision.
+func RaiseRevision(ctx context.Context, tx *db.Tx, id, seen int64) error {
+	return tx.Do(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
 }
 
 func bundle(ctx context.Context, tx *db.Tx, id int64) (Bundle, error) {
 	return db.One[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles WHERE bouncer_id = $1`, id)
 }
 
-func bundles(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
+// BundlesIn returns the bundle of each bouncer of an environment that has one, by id.
+func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
 	return db.All[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles
 		WHERE bouncer_id IN (SELECT id FROM bouncers WHERE $1 = '' OR environment = $1) ORDER BY bouncer_id`, string(env))
 }
@@ -189,20 +186,21 @@ func syncs(ctx context.Context, tx *db.Tx, id int64) ([]Sync, error) {
 	return rows, err
 }
 
-func selectFailedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+// RefusalsOf returns, for the controls with ids from first to last, the sync rows of bouncers that
+// refused them.
+func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
 	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync
 		WHERE policy_id BETWEEN $1 AND $2 AND status = 'failed' ORDER BY policy_id, bouncer_id`, first, last)
 }
 
 // startSync does not change a row that has this version in place or in progress.
 func startSync(ctx context.Context, tx *db.Tx, id int64, it Item, revision int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO bouncer_sync (bouncer_id, policy_id, version, revision, status, started_at)
+	return tx.Do(ctx, `INSERT INTO bouncer_sync (bouncer_id, policy_id, version, revision, status, started_at)
 		VALUES ($1, $2, $3, $4, 'in_progress', $5)
 		ON CONFLICT (bouncer_id, policy_id) DO UPDATE SET version = excluded.version, revision = excluded.revision,
 			status = excluded.status, started_at = excluded.started_at, error = '', file = '', line = 0
 		WHERE bouncer_sync.version <> excluded.version OR bouncer_sync.status IN ('pending', 'failed')`,
 		id, it.PolicyID, it.Version, revision, now)
-	return err
 }
 
 func dropSyncs(ctx context.Context, tx *db.Tx, id int64, keep []Item) error {
@@ -214,7 +212,7 @@ func dropSyncs(ctx context.Context, tx *db.Tx, id int64, keep []Item) error {
 		if slices.ContainsFunc(keep, func(it Item) bool { return it.PolicyID == row.PolicyID }) {
 			continue
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM bouncer_sync WHERE bouncer_id = $1 AND policy_id = $2`, id, row.PolicyID); err != nil {
+		if err := tx.Do(ctx, `DELETE FROM bouncer_sync WHERE bouncer_id = $1 AND policy_id = $2`, id, row.PolicyID); err != nil {
 			return err
 		}
 	}
@@ -222,9 +220,8 @@ func dropSyncs(ctx context.Context, tx *db.Tx, id int64, keep []Item) error {
 }
 
 func finishSyncs(ctx context.Context, tx *db.Tx, id, revision int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = 'synced', synced_at = $3, error = '', file = '', line = 0
+	return tx.Do(ctx, `UPDATE bouncer_sync SET status = 'synced', synced_at = $3, error = '', file = '', line = 0
 		WHERE bouncer_id = $1 AND revision <= $2 AND status <> 'synced'`, id, revision, now)
-	return err
 }
 
 // failSyncs marks the controls that a refusal names, or all of the revision if it names none. It
@@ -236,7 +233,7 @@ func failSyncs(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal
 			continue
 		}
 		named = true
-		if _, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = 'failed', error = $3, file = $4, line = $5
+		if err := tx.Do(ctx, `UPDATE bouncer_sync SET status = 'failed', error = $3, file = $4, line = $5
 			WHERE bouncer_id = $1 AND policy_id = $2`, id, r.PolicyID, r.Message, r.File, r.Line); err != nil {
 			return err
 		}
@@ -248,12 +245,13 @@ func failSyncs(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal
 			message = why[0].Message
 		}
 	}
-	_, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = $3, error = $4
+	return tx.Do(ctx, `UPDATE bouncer_sync SET status = $3, error = $4
 		WHERE bouncer_id = $1 AND revision = $2 AND status = 'in_progress'`, id, revision, status, message)
-	return err
 }
 
-func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
+// LoadSyncHealth counts the sync rows of a tenant; those in progress since before stuckBefore are
+// stuck.
+func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
 	return db.One[SyncHealth](ctx, tx, `SELECT
 			COALESCE(SUM(CASE WHEN status = 'in_progress' THEN 1 ELSE 0 END), 0) AS in_progress,
 			COALESCE(SUM(CASE WHEN status = 'in_progress' AND started_at < $1 THEN 1 ELSE 0 END), 0) AS stuck,
@@ -262,10 +260,11 @@ func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHeal
 		FROM bouncer_sync`, stuckBefore)
 }
 
-// dropTokens revokes every bouncer's token: no digest has this form.
-func dropTokens(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
-	return err
+// RevokeTokens revokes the tokens of all bouncers of a tenant within tx: each bouncer needs a new
+// one (rotate). It is one of tenant.Service.RevokeHooks.
+func RevokeTokens(ctx context.Context, tx *db.Tx) error {
+	// No digest has this form.
+	return tx.Do(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
 }
 
 func tallyBouncers(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {

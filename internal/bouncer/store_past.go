@@ -25,11 +25,13 @@ func keepBundles(ctx context.Context, tx *db.Tx, list []Content, now time.Time) 
 			n-3, n-3, n-3, n-2, n-1, n)
 	}
 	text.WriteString(` ON CONFLICT (bouncer_id, revision) DO NOTHING`)
-	_, err := tx.Exec(ctx, text.String(), args...)
-	return err
+	return tx.Do(ctx, text.String(), args...)
 }
 
-func pastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {
+// PastBundles returns, by bouncer and newest first, the bundles that may have decided something
+// since a time: those published since, the newest one before that, and those from the one on that a
+// bouncer still runs. Bundles of deleted bouncers are included.
+func PastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {
 	return db.All[PastBundle](ctx, tx, `SELECT p.bouncer_id, p.revision, p.env_revision, p.published_at, p.resources, p.denies
 		FROM bouncer_bundles_past p LEFT JOIN bouncer_bundles u ON u.bouncer_id = p.bouncer_id AND u.active_revision > 0
 		WHERE p.environment = $1 AND (p.published_at >= $2 OR p.revision >= u.active_revision

@@ -21,8 +21,7 @@ func loadKey(ctx context.Context, tx *db.Tx) (storedKey, bool, error) {
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k storedKey, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO bridge_keys (kid, public, sealed, created_at) VALUES ($1, $2, $3, $4)`, k.ID, k.Public, k.Sealed, now)
-	return err
+	return tx.Do(ctx, `INSERT INTO bridge_keys (kid, public, sealed, created_at) VALUES ($1, $2, $3, $4)`, k.ID, k.Public, k.Sealed, now)
 }
 
 // storedMaskKey is a row of mask_keys.
@@ -40,8 +39,7 @@ func loadMaskKey(ctx context.Context, tx *db.Tx) (storedMaskKey, bool, error) {
 }
 
 func insertMaskKey(ctx context.Context, tx *db.Tx, k storedMaskKey, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO mask_keys (kid, sealed, created_at) VALUES ($1, $2, $3)`, k.ID, k.Sealed, now)
-	return err
+	return tx.Do(ctx, `INSERT INTO mask_keys (kid, sealed, created_at) VALUES ($1, $2, $3)`, k.ID, k.Sealed, now)
 }
 
 // missedPolls is how many poll intervals a bouncer may miss before it counts as lost.
@@ -52,15 +50,13 @@ const missedPolls = 3
 // it.
 func recordPresence(ctx context.Context, tx *db.Tx, id int64, seen time.Time, interval time.Duration) error {
 	if interval > 0 {
-		_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
+		return tx.Do(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
 			ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.due_at
 			WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*interval))
-		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
+	return tx.Do(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
 		ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.seen_at + bridge_presence.due_at - bridge_presence.seen_at
 		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*maxPollInterval))
-	return err
 }
 
 // overdueBouncer is a connected bouncer that has not reported in time.

@@ -8,7 +8,7 @@
 //	              └─ Write(ctx, func(tx))   one transaction; retried after a conflict
 //
 // Queries have no tenant column: a handle reaches one tenant's tables only. Inside a transaction,
-// One, All, Rows and Tx.Exec run SQL that both backends understand ($1, RETURNING, ON CONFLICT,
+// One, All, Rows, Tx.Do and Tx.Exec run SQL that both backends understand ($1, RETURNING, ON CONFLICT,
 // LIMIT, TRUE, CAST), and map rows to structs by their `db` tags.
 //
 // An SQL error ends a transaction on either backend: every later statement fails and Write rolls
@@ -276,8 +276,7 @@ func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	}
 	err := c.system.Write(ctx, func(tx *Tx) error {
 		now := c.now()
-		_, err := tx.Exec(ctx, `INSERT INTO tenants (id, name, created_at, updated_at) VALUES ($1, $2, $3, $3)`, id, id, now)
-		return err
+		return tx.Do(ctx, `INSERT INTO tenants (id, name, created_at, updated_at) VALUES ($1, $2, $3, $3)`, id, id, now)
 	})
 	if err != nil {
 		return err
@@ -293,10 +292,10 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 		return unknownTenant(id)
 	}
 	err := c.system.Write(ctx, func(tx *Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM credentials WHERE tenant = $1`, id); err != nil {
+		if err := tx.Do(ctx, `DELETE FROM credentials WHERE tenant = $1`, id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE tenants SET status = $2 WHERE id = $1`, id, statusPurging); err != nil {
+		if err := tx.Do(ctx, `UPDATE tenants SET status = $2 WHERE id = $1`, id, statusPurging); err != nil {
 			return err
 		}
 		_, err := tx.Bump(ctx, TenantsRevision)
@@ -309,10 +308,10 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 		return err
 	}
 	return c.system.Write(ctx, func(tx *Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM deployments WHERE tenant = $1`, id); err != nil {
+		if err := tx.Do(ctx, `DELETE FROM deployments WHERE tenant = $1`, id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
+		if err := tx.Do(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
 			return err
 		}
 		_, err := tx.Bump(ctx, TenantsRevision)

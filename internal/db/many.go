@@ -11,6 +11,12 @@ import (
 // that the backend can keep a prepared statement for each.
 var portions = []int{250, 50, 10, 1}
 
+// DoRows is ExecRows for callers that do not need the number of rows.
+func DoRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail string, types ...string) error {
+	_, err := ExecRows(ctx, tx, head, rows, tail, types...)
+	return err
+}
+
 // ExecRows runs a statement with a VALUES list of any number of rows. The list is inserted between
 // head and tail:
 //

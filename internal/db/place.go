@@ -292,16 +292,11 @@ func (d *DB) markMoved(ctx context.Context, at location, cause, err error) error
 // locate reads from the system store where a tenant's store is. Fault: NotFound
 // "tenant_not_found".
 func (c *Cluster) locate(ctx context.Context, id scope.TenantID) (location, error) {
-	at, err := ReadStore(ctx, c.system, func(tx *Tx) (placement, error) {
-		return One[placement](ctx, tx, `SELECT status, store FROM tenants WHERE id = $1`, id)
-	})
-	if errors.Is(err, ErrNoRows) || err == nil && at.Status == statusPurging {
-		return location{}, unknownTenant(id)
-	}
+	store, err := ReadStore(ctx, c.system, func(tx *Tx) (string, error) { return c.PlaceOf(ctx, tx, id) })
 	if err != nil {
 		return location{}, err
 	}
-	return c.storeOf(id, at.Store)
+	return c.storeOf(id, store)
 }
 
 // Place sets the store of a tenant, in a transaction of the system store; the empty name is the

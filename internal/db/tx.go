@@ -144,6 +144,12 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 	return nil
 }
 
+// Do runs a statement. It is Exec for callers that do not need the number of rows.
+func (tx *Tx) Do(ctx context.Context, sql string, args ...any) error {
+	_, err := tx.Exec(ctx, sql, args...)
+	return err
+}
+
 // Exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	vals, err := tx.args(ctx, args)

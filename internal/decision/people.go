@@ -38,7 +38,7 @@ type People struct {
 
 	away atomic.Int64 // until when the store is not used after a failure, in Unix nanoseconds
 
-	mu  sync.RWMutex // guards everything, and byID of each tenant
+	mu  sync.RWMutex // guards all, and byID of each tenant
 	all map[scope.TenantID]*tenantPeople
 }
 

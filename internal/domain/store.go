@@ -11,20 +11,17 @@ import (
 const columns = `domain, token, certificate, sealed_key, not_after, created_at, verified_at, acme, hsts`
 
 func insertDomain(ctx context.Context, tx *db.Tx, r record) error {
-	_, err := tx.Exec(ctx, `INSERT INTO domains (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+	return tx.Do(ctx, `INSERT INTO domains (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		r.Domain, r.Token, r.Certificate, r.Key, r.NotAfter, r.CreatedAt, r.VerifiedAt, r.ACME, r.HSTS)
-	return err
 }
 
 func updateDomain(ctx context.Context, tx *db.Tx, r record) error {
-	_, err := tx.Exec(ctx, `UPDATE domains SET certificate = $2, sealed_key = $3, not_after = $4, verified_at = $5, acme = $6, hsts = $7 WHERE domain = $1`,
+	return tx.Do(ctx, `UPDATE domains SET certificate = $2, sealed_key = $3, not_after = $4, verified_at = $5, acme = $6, hsts = $7 WHERE domain = $1`,
 		r.Domain, r.Certificate, r.Key, r.NotAfter, r.VerifiedAt, r.ACME, r.HSTS)
-	return err
 }
 
 func deleteDomain(ctx context.Context, tx *db.Tx, name string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM domains WHERE domain = $1`, name)
-	return err
+	return tx.Do(ctx, `DELETE FROM domains WHERE domain = $1`, name)
 }
 
 func selectDomain(ctx context.Context, tx *db.Tx, name string) (record, error) {

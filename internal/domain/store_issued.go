@@ -43,23 +43,20 @@ func selectIssuedOf(ctx context.Context, tx *db.Tx, tenant scope.TenantID) ([]is
 
 // putIssued adds or replaces the row of a domain's orders.
 func putIssued(ctx context.Context, tx *db.Tx, c issued) error {
-	_, err := tx.Exec(ctx, `INSERT INTO acme_certificates (`+issuedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+	return tx.Do(ctx, `INSERT INTO acme_certificates (`+issuedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT (domain) DO UPDATE SET tenant = excluded.tenant, certificate = excluded.certificate, sealed_key = excluded.sealed_key,
 		fingerprint = excluded.fingerprint, not_after = excluded.not_after, method = excluded.method, challenge = excluded.challenge,
 		attempts = excluded.attempts, next_at = excluded.next_at, failure = excluded.failure`,
 		c.Domain, c.Tenant, c.Certificate, c.Key, c.Fingerprint, c.NotAfter, c.Method, c.Challenge, c.Attempts, c.NextAt, c.Failure)
-	return err
 }
 
 func deleteIssued(ctx context.Context, tx *db.Tx, name string, tenant scope.TenantID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM acme_certificates WHERE domain = $1 AND tenant = $2`, name, tenant)
-	return err
+	return tx.Do(ctx, `DELETE FROM acme_certificates WHERE domain = $1 AND tenant = $2`, name, tenant)
 }
 
 // makeOrderDue makes a domain's order due, if the last one failed.
 func makeOrderDue(ctx context.Context, tx *db.Tx, name string, tenant scope.TenantID, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE acme_certificates SET next_at = $3 WHERE domain = $1 AND tenant = $2 AND failure <> ''`, name, tenant, now)
-	return err
+	return tx.Do(ctx, `UPDATE acme_certificates SET next_at = $3 WHERE domain = $1 AND tenant = $2 AND failure <> ''`, name, tenant, now)
 }
 
 // wanted selects the domains of active tenants for which certificates are ordered, with the time of
@@ -75,7 +72,7 @@ func selectDue(ctx context.Context, tx *db.Tx, active string, now time.Time, lim
 
 // countOrders counts the orders of a tenant after a time, and deletes all older orders.
 func countOrders(ctx context.Context, tx *db.Tx, tenant scope.TenantID, since time.Time) (int64, error) {
-	if _, err := tx.Exec(ctx, `DELETE FROM acme_orders WHERE at <= $1`, since); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM acme_orders WHERE at <= $1`, since); err != nil {
 		return 0, err
 	}
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM acme_orders WHERE tenant = $1`, tenant)
@@ -87,14 +84,12 @@ func firstOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID) (time.Tim
 }
 
 func insertOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO acme_orders (tenant, at) VALUES ($1, $2)`, tenant, at)
-	return err
+	return tx.Do(ctx, `INSERT INTO acme_orders (tenant, at) VALUES ($1, $2)`, tenant, at)
 }
 
 // deleteOrder deletes one order of a tenant that was counted at a time.
 func deleteOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM acme_orders WHERE id = (SELECT min(id) FROM acme_orders WHERE tenant = $1 AND at = $2)`, tenant, at)
-	return err
+	return tx.Do(ctx, `DELETE FROM acme_orders WHERE id = (SELECT min(id) FROM acme_orders WHERE tenant = $1 AND at = $2)`, tenant, at)
 }
 
 // selectAccount returns the sealed key of the account at a directory; nil: there is none.
@@ -108,8 +103,7 @@ func selectAccount(ctx context.Context, tx *db.Tx, directory string) ([]byte, er
 
 // insertAccount stores the key of the account at a directory, unless there is one already.
 func insertAccount(ctx context.Context, tx *db.Tx, directory string, key []byte, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO acme_accounts (directory, sealed_key, created_at) VALUES ($1, $2, $3) ON CONFLICT (directory) DO NOTHING`, directory, key, at)
-	return err
+	return tx.Do(ctx, `INSERT INTO acme_accounts (directory, sealed_key, created_at) VALUES ($1, $2, $3) ON CONFLICT (directory) DO NOTHING`, directory, key, at)
 }
 
 // Secrets declares the keys of certificates and of accounts at ACME servers, for package reseal.

@@ -35,10 +35,9 @@ func ownerOf(ctx context.Context, tx *db.Tx, name string) (scope.TenantID, error
 // putRoute adds a route, or changes it if it is the same tenant's. It leaves routes of other tenants
 // alone.
 func putRoute(ctx context.Context, tx *db.Tx, r Route, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO domain_routes (domain, tenant, created_at, pair, acme, hsts) VALUES ($1, $2, $3, $4, $5, $6)
+	return tx.Do(ctx, `INSERT INTO domain_routes (domain, tenant, created_at, pair, acme, hsts) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (domain) DO UPDATE SET pair = excluded.pair, acme = excluded.acme, hsts = excluded.hsts WHERE domain_routes.tenant = excluded.tenant`,
 		r.Domain, r.Tenant, at, r.Pair, r.ACME, r.HSTS)
-	return err
 }
 
 // deleteRoute deletes a domain's route and ordered certificate, if they are the tenant's.
@@ -46,14 +45,13 @@ func deleteRoute(ctx context.Context, tx *db.Tx, name string, tenant scope.Tenan
 	if err := deleteIssued(ctx, tx, name, tenant); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM domain_routes WHERE domain = $1 AND tenant = $2`, name, tenant)
-	return err
+	return tx.Do(ctx, `DELETE FROM domain_routes WHERE domain = $1 AND tenant = $2`, name, tenant)
 }
 
 // deleteRoutes deletes the routes, ordered certificates and counted orders of a tenant.
 func deleteRoutes(ctx context.Context, tx *db.Tx, tenant scope.TenantID) error {
 	for _, table := range []string{`DELETE FROM acme_certificates WHERE tenant = $1`, `DELETE FROM acme_orders WHERE tenant = $1`, `DELETE FROM domain_routes WHERE tenant = $1`} {
-		if _, err := tx.Exec(ctx, table, tenant); err != nil {
+		if err := tx.Do(ctx, table, tenant); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,7 @@ func insertEvents(ctx context.Context, tx *db.Tx, events []stored) error {
 	for i, e := range events {
 		rows[i] = []any{last - int64(len(events)-1-i), e.At, e.Type, e.Env, e.Data}
 	}
-	_, err = db.ExecRows(ctx, tx, `INSERT INTO events (seq, at, type, environment, data) VALUES `, rows, "")
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO events (seq, at, type, environment, data) VALUES `, rows, "")
 }
 
 // cursorOf returns the position of the last event that a sink has received. It is 0 for a new sink,
@@ -35,8 +34,7 @@ func cursorOf(ctx context.Context, tx *db.Tx, sink string) (int64, error) {
 }
 
 func saveCursor(ctx context.Context, tx *db.Tx, sink string, seq int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO event_cursors (sink, seq) VALUES ($1, $2) ON CONFLICT (sink) DO UPDATE SET seq = excluded.seq`, sink, seq)
-	return err
+	return tx.Do(ctx, `INSERT INTO event_cursors (sink, seq) VALUES ($1, $2) ON CONFLICT (sink) DO UPDATE SET seq = excluded.seq`, sink, seq)
 }
 
 func eventsAfter(ctx context.Context, tx *db.Tx, seq int64, n int) ([]stored, error) {

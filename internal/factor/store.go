@@ -29,10 +29,9 @@ func selectRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 }
 
 func putRow(ctx context.Context, tx *db.Tx, r row) error {
-	_, err := tx.Exec(ctx, `INSERT INTO user_factors (`+columns+`) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO user_factors (`+columns+`) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (user_id) DO UPDATE SET sealed = excluded.sealed, created_at = excluded.created_at, confirmed_at = excluded.confirmed_at`,
 		r.UserID, r.Sealed, r.CreatedAt, r.ConfirmedAt)
-	return err
 }
 
 // useStep marks a step as used, and reports whether it was unused. Of concurrent callers, one
@@ -43,8 +42,7 @@ func useStep(ctx context.Context, tx *db.Tx, userID string, step int64) (bool, e
 }
 
 func deleteStepsBefore(ctx context.Context, tx *db.Tx, userID string, step int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM user_factor_steps WHERE user_id = $1 AND step < $2`, userID, step)
-	return err
+	return tx.Do(ctx, `DELETE FROM user_factor_steps WHERE user_id = $1 AND step < $2`, userID, step)
 }
 
 func insertRecovery(ctx context.Context, tx *db.Tx, userID string, digests []string) error {
@@ -52,8 +50,7 @@ func insertRecovery(ctx context.Context, tx *db.Tx, userID string, digests []str
 	for i, d := range digests {
 		rows[i] = []any{userID, d}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO user_recovery_codes (user_id, digest) VALUES `, rows, ``)
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO user_recovery_codes (user_id, digest) VALUES `, rows, ``)
 }
 
 // useRecovery marks a recovery code as used, and reports whether it was valid and unused. Of
@@ -68,8 +65,7 @@ func countRecovery(ctx context.Context, tx *db.Tx, userID string) (int64, error)
 }
 
 func deleteRecovery(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, userID)
-	return err
+	return tx.Do(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, userID)
 }
 
 // deleteAll deletes everything about a person's factor, and reports whether there was a confirmed
@@ -82,7 +78,7 @@ func deleteAll(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 		`DELETE FROM user_recovery_codes WHERE user_id = $1`,
 	} {
 		if err == nil {
-			_, err = tx.Exec(ctx, q, userID)
+			err = tx.Do(ctx, q, userID)
 		}
 	}
 	return n > 0, err

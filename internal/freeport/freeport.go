@@ -20,13 +20,11 @@ const (
 // tests that run at the same time.
 var next atomic.Int64
 
-func start() int64 { return int64(rand.IntN(last - first)) }
-
 // Addr returns an address on loopback whose port is free, as host:port. A process
 // gets each port once in 22,000 calls.
 func Addr(t testing.TB) string {
 	t.Helper()
-	next.CompareAndSwap(0, start())
+	next.CompareAndSwap(0, rand.Int64N(last-first))
 	for range last - first {
 		addr := net.JoinHostPort("127.0.0.1", strconv.FormatInt(first+next.Add(1)%(last-first), 10))
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)

@@ -280,7 +280,3 @@ func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Reposit
 		Changes: map[string]any{"url": r.URL, "branch": r.Branch, "enabled": r.Enabled},
 	})
 }
-
-// DisableWebhooks disables the webhooks of the tenant's repositories until each is enabled again.
-// It is one of tenant.Service.RevokeHooks.
-func DisableWebhooks(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }

@@ -24,22 +24,20 @@ func putSession(ctx context.Context, tx *db.Tx, actor string, s Session) (Sessio
 
 // dropSessions deletes all expired sessions, and all but the newest sessions of actor.
 func dropSessions(ctx context.Context, tx *db.Tx, actor string, now time.Time) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE expires_at <= $1`, now); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM ide_sessions WHERE expires_at <= $1`, now); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE actor = $1 AND session_id NOT IN
+	return tx.Do(ctx, `DELETE FROM ide_sessions WHERE actor = $1 AND session_id NOT IN
 		(SELECT session_id FROM ide_sessions WHERE actor = $1 ORDER BY updated_at DESC, session_id DESC LIMIT $2)`, actor, maxSessions)
-	return err
 }
 
 // Forget deletes the documents and settings of a removed user or key, because the id may be given
 // to somebody else later. It is one of user.Service.ForgetHooks.
 func Forget(ctx context.Context, tx *db.Tx, who scope.Actor) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM ide_sessions WHERE actor = $1`, nameOf(who)); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM ide_sessions WHERE actor = $1`, nameOf(who)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM ide_settings WHERE actor = $1`, nameOf(who))
-	return err
+	return tx.Do(ctx, `DELETE FROM ide_settings WHERE actor = $1`, nameOf(who))
 }
 
 func selectSettings(ctx context.Context, tx *db.Tx, actor, editor string) (map[string]any, error) {
@@ -50,13 +48,12 @@ func selectSettings(ctx context.Context, tx *db.Tx, actor, editor string) (map[s
 }
 
 func putSettings(ctx context.Context, tx *db.Tx, actor, editor string, v map[string]any, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO ide_settings (actor, editor, settings, updated_at) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO ide_settings (actor, editor, settings, updated_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (actor, editor) DO UPDATE SET settings = excluded.settings, updated_at = excluded.updated_at`, actor, editor, v, now)
-	return err
 }
 
-// disableRepositories disables the webhooks of all repositories.
-func disableRepositories(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE ide_repositories SET enabled = FALSE, change_no = change_no + 1`)
-	return err
+// DisableWebhooks disables the webhooks of the tenant's repositories until each is enabled again.
+// It is one of tenant.Service.RevokeHooks.
+func DisableWebhooks(ctx context.Context, tx *db.Tx) error {
+	return tx.Do(ctx, `UPDATE ide_repositories SET enabled = FALSE, change_no = change_no + 1`)
 }

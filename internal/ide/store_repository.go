@@ -38,18 +38,16 @@ func updateRepository(ctx context.Context, tx *db.Tx, r Repository) (Repository,
 }
 
 func deleteRepository(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM ide_repositories WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM ide_repositories WHERE id = $1`, id)
 }
 
 const deploymentColumns = `id, repository_id, source, event_type, status, branch, commit_hash, result, created_by, created_at, finished_at`
 
 func insertDeployment(ctx context.Context, tx *db.Tx, d Deployment, request string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO ide_deployments
+	return tx.Do(ctx, `INSERT INTO ide_deployments
 			(id, repository_id, source, event_type, status, branch, commit_hash, request, result, created_by, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 		d.ID, d.RepositoryID, d.Source, d.EventType, d.Status, d.Branch, d.CommitHash, request, d.Outcome, d.CreatedBy, d.CreatedAt)
-	return err
 }
 
 func deployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
@@ -77,8 +75,7 @@ func finishDeployment(ctx context.Context, tx *db.Tx, id, status string, o Outco
 
 // setCommit stores the commit that a deployment fetched, if the delivery named none.
 func setCommit(ctx context.Context, tx *db.Tx, id, commit string) error {
-	_, err := tx.Exec(ctx, `UPDATE ide_deployments SET commit_hash = $1 WHERE id = $2`, commit, id)
-	return err
+	return tx.Do(ctx, `UPDATE ide_deployments SET commit_hash = $1 WHERE id = $2`, commit, id)
 }
 
 // runningSync returns the running synchronisation of a repository.
@@ -88,11 +85,10 @@ func runningSync(ctx context.Context, tx *db.Tx, repository int64) (Deployment, 
 }
 
 func dropOldDeployments(ctx context.Context, tx *db.Tx, before time.Time) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM ide_deployments WHERE created_at < $1`, before); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM ide_deployments WHERE created_at < $1`, before); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM ide_deliveries WHERE received_at < $1`, before.Add(-keepDeployments))
-	return err
+	return tx.Do(ctx, `DELETE FROM ide_deliveries WHERE received_at < $1`, before.Add(-keepDeployments))
 }
 
 // knownDelivery returns the deployment that a delivery started.
@@ -101,14 +97,12 @@ func knownDelivery(ctx context.Context, tx *db.Tx, digest string) (string, error
 }
 
 func insertDelivery(ctx context.Context, tx *db.Tx, digest, deployment string, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO ide_deliveries (digest, deployment_id, received_at) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`, digest, deployment, now)
-	return err
+	return tx.Do(ctx, `INSERT INTO ide_deliveries (digest, deployment_id, received_at) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`, digest, deployment, now)
 }
 
 // forgetDeliveries deletes the digests of a deployment's delivery, so that it can be sent again.
 func forgetDeliveries(ctx context.Context, tx *db.Tx, deployment string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM ide_deliveries WHERE deployment_id = $1`, deployment)
-	return err
+	return tx.Do(ctx, `DELETE FROM ide_deliveries WHERE deployment_id = $1`, deployment)
 }
 
 // Secrets declares the secrets and access tokens of repositories, for package reseal.

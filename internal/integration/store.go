@@ -53,7 +53,7 @@ func deleteIntegration(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM integration_messages WHERE integration_id = $1`, `DELETE FROM integration_runs WHERE integration_id = $1`,
 		`DELETE FROM integration_inbound WHERE integration_id = $1`, `DELETE FROM integrations WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}
@@ -110,14 +110,12 @@ func insertInbound(ctx context.Context, tx *db.Tx, integration int64, id string,
 }
 
 func forgetInbound(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM integration_inbound WHERE at < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM integration_inbound WHERE at < $1`, before)
 }
 
 func insertMessage(ctx context.Context, tx *db.Tx, id int64, m message) error {
-	_, err := tx.Exec(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data, run_id) VALUES ($1, $2, $3, $4, $5, $6)`,
+	return tx.Do(ctx, `INSERT INTO integration_messages (integration_id, event_id, event_type, at, data, run_id) VALUES ($1, $2, $3, $4, $5, $6)`,
 		id, m.EventID, m.Type, m.At, string(m.Data), m.Run)
-	return err
 }
 
 func firstMessage(ctx context.Context, tx *db.Tx, id int64) (message, error) {
@@ -125,13 +123,11 @@ func firstMessage(ctx context.Context, tx *db.Tx, id int64) (message, error) {
 }
 
 func deleteMessage(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM integration_messages WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM integration_messages WHERE id = $1`, id)
 }
 
 func noteAttempt(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `UPDATE integration_messages SET attempts = attempts + 1 WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `UPDATE integration_messages SET attempts = attempts + 1 WHERE id = $1`, id)
 }
 
 // saveSuccess records that the system accepted a parcel, and the new position in the logs. It
@@ -152,14 +148,12 @@ func savePushed(ctx context.Context, tx *db.Tx, it Integration, holder string, p
 // forgetPushed ends the turn of another replica, and deletes what it recorded about the store of a
 // policy engine.
 func forgetPushed(ctx context.Context, tx *db.Tx, id int64, holder string) error {
-	_, err := tx.Exec(ctx, `UPDATE integrations SET pushed = NULL, looked = NULL, lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder <> $2`, id, holder)
-	return err
+	return tx.Do(ctx, `UPDATE integrations SET pushed = NULL, looked = NULL, lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder <> $2`, id, holder)
 }
 
 // saveLooked records that the bundle is still the one that was pushed.
 func saveLooked(ctx context.Context, tx *db.Tx, it Integration, holder string, at storeRevisions) error {
-	_, err := tx.Exec(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)
-	return err
+	return tx.Do(ctx, `UPDATE integrations SET looked = $4 WHERE id = $1 AND lane_holder = $2 AND change_no = $3`, it.ID, holder, it.ChangeNo, &at)
 }
 
 // saveFailure records a failed attempt, and when the next one is due. It returns false if another

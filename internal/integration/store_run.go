@@ -72,6 +72,5 @@ func openRuns(ctx context.Context, tx *db.Tx, integration int64) ([]Run, error) 
 }
 
 func forgetRuns(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM integration_runs WHERE ended_at < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM integration_runs WHERE ended_at < $1`, before)
 }

@@ -142,9 +142,3 @@ func Backoff(attempt int) time.Duration {
 	}
 	return min(5*time.Second<<max(0, attempt-1), most)
 }
-
-// NextRun returns the earliest start time of the waiting and running jobs of a kind, or nil if
-// there are none.
-func NextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
-	return nextRun(ctx, tx, kind)
-}

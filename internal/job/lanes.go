@@ -153,8 +153,3 @@ type LaneTable string
 func AcquireLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string, now time.Time) (bool, error) {
 	return holdLane(ctx, tx, table, id, holder, now, now.Add(LaneTime))
 }
-
-// ReleaseLane releases a lane if holder still owns it.
-func ReleaseLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
-	return freeLane(ctx, tx, table, id, holder)
-}

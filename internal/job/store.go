@@ -41,7 +41,9 @@ func nextDue(ctx context.Context, tx *db.Tx, latest time.Time) (*time.Time, erro
 		FROM jobs WHERE state IN ('pending', 'running')`, latest)
 }
 
-func nextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
+// NextRun returns the earliest start time of the waiting and running jobs of a kind, or nil if
+// there are none.
+func NextRun(ctx context.Context, tx *db.Tx, kind string) (*time.Time, error) {
 	return db.One[*time.Time](ctx, tx, `SELECT min(run_at) FROM jobs WHERE kind = $1 AND state IN ('pending', 'running')`, kind)
 }
 
@@ -82,8 +84,7 @@ func takeLease(ctx context.Context, tx *db.Tx, name, holder string, now time.Tim
 }
 
 func freeLease(ctx context.Context, tx *db.Tx, name, holder string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
-	return err
+	return tx.Do(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 }
 
 // holdLane acquires a lane that is free or whose lease has expired (db.MaxLeaseEnd), or renews it.
@@ -93,7 +94,7 @@ func holdLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder 
 	return n == 1, err
 }
 
-func freeLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
-	_, err := tx.Exec(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
-	return err
+// ReleaseLane releases a lane if holder still owns it.
+func ReleaseLane(ctx context.Context, tx *db.Tx, table LaneTable, id int64, holder string) error {
+	return tx.Do(ctx, `UPDATE `+string(table)+` SET lane_holder = '', lane_until = 0 WHERE id = $1 AND lane_holder = $2`, id, holder)
 }

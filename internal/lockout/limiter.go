@@ -10,9 +10,9 @@ import (
 // The limits on sign-ins in progress, whose callers are unknown.
 const (
 	// maxInProgress is how many a Limiter admits in total.
-	slots = 512
-	// SeatsNetwork is how many one network may have.
-	SeatsNetwork = 64
+	maxInProgress = 512
+	// MaxInNetwork is how many one network may have.
+	MaxInNetwork = 64
 )
 
 // TooManySignIns returns the fault for a sign-in that a Limiter does not admit.
@@ -23,7 +23,7 @@ func TooManySignIns() error {
 // Limiter counts the sign-ins in progress, in total and by a key such as their network. The zero value
 // is ready to use.
 type Limiter struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards both counts
 	taken int
 	by    map[string]int
 }
@@ -32,7 +32,7 @@ type Limiter struct {
 func (l *Limiter) Acquire(key string, most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.taken >= slots || l.by[key] >= most {
+	if l.taken >= maxInProgress || l.by[key] >= most {
 		return false
 	}
 	if l.by == nil {

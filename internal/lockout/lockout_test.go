@@ -50,16 +50,16 @@ func TestNetworksAreSlowedNotLocked(t *testing.T) {
 // TestLobby: one network cannot take the seats of others.
 func TestLobby(t *testing.T) {
 	var l Limiter
-	for range SeatsNetwork {
-		if !l.Acquire("a", SeatsNetwork) {
+	for range MaxInNetwork {
+		if !l.Acquire("a", MaxInNetwork) {
 			t.Fatal("no seat")
 		}
 	}
-	if l.Acquire("a", SeatsNetwork) || !l.Acquire("b", SeatsNetwork) {
+	if l.Acquire("a", MaxInNetwork) || !l.Acquire("b", MaxInNetwork) {
 		t.Error("one network has the seats of another")
 	}
 	l.Release("a")
-	if !l.Acquire("a", SeatsNetwork) {
+	if !l.Acquire("a", MaxInNetwork) {
 		t.Error("a seat was not given back")
 	}
 }

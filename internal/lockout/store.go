@@ -25,30 +25,26 @@ func selectAttempt(ctx context.Context, tx *db.Tx, subject string) (Attempt, err
 }
 
 func putAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
-	_, err := tx.Exec(ctx, `INSERT INTO login_attempts (subject, failures, refused, since, locked_until) VALUES ($1, $2, $3, $4, $5)
+	return tx.Do(ctx, `INSERT INTO login_attempts (subject, failures, refused, since, locked_until) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, refused = excluded.refused,
 			since = excluded.since, locked_until = excluded.locked_until`,
 		a.Subject, a.Failures, a.Refused, a.Since, a.LockedUntil)
-	return err
 }
 
 // returnAttempt takes back one guess at a subject. limit is the number of guesses that locks the
 // subject; 0: none does. A lock that only this guess has caused ends.
 func returnAttempt(ctx context.Context, tx *db.Tx, subject string, limit int64) error {
-	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1,
+	return tx.Do(ctx, `UPDATE login_attempts SET failures = failures - 1,
 		locked_until = CASE WHEN failures <= $2 THEN $3 ELSE locked_until END WHERE subject = $1 AND failures > 0`, subject, limit, time.Time{})
-	return err
 }
 
 func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1`, subject)
-	return err
+	return tx.Do(ctx, `DELETE FROM login_attempts WHERE subject = $1`, subject)
 }
 
 // dropAttemptsAt deletes the counts of an account, and of its pairs with all networks.
 func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
-	return err
+	return tx.Do(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
 }
 
 // hasSignedInFrom reports whether a person has signed in from a network since a time.
@@ -59,22 +55,19 @@ func hasSignedInFrom(ctx context.Context, tx *db.Tx, userID, network string, sin
 
 // RecordNetwork records that a person signed in from a network, and deletes old records.
 func RecordNetwork(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
+	err := tx.Do(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM login_places WHERE at < $1`, at.Add(-placesKept))
-	return err
+	return tx.Do(ctx, `DELETE FROM login_places WHERE at < $1`, at.Add(-placesKept))
 }
 
 // DropPlaces deletes the networks from which a person signed in.
 func DropPlaces(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_places WHERE user_id = $1`, userID)
-	return err
+	return tx.Do(ctx, `DELETE FROM login_places WHERE user_id = $1`, userID)
 }
 
 func dropAttempts(ctx context.Context, tx *db.Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE since < $1`, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM login_attempts WHERE since < $1`, before)
 }

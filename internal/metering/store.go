@@ -13,22 +13,20 @@ import (
 // putCalls stores counts. A row has the total of one source, so a later copy replaces an earlier
 // one. The larger count wins, because counts only grow.
 func putCalls(ctx context.Context, tx *db.Tx, rows [][]any) error {
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO api_calls (width, bucket, operation, source, n) VALUES `, rows,
+	return db.DoRows(ctx, tx, `INSERT INTO api_calls (width, bucket, operation, source, n) VALUES `, rows,
 		` ON CONFLICT (width, bucket, operation, source) DO UPDATE SET n = CASE WHEN excluded.n > api_calls.n THEN excluded.n ELSE api_calls.n END`)
-	return err
 }
 
 // foldCalls adds up the hours before a day by the day, and deletes them.
 func foldCalls(ctx context.Context, tx *db.Tx, before time.Time) error {
 	const anHour, aDay = int64(time.Hour / time.Microsecond), int64(24 * time.Hour / time.Microsecond)
-	_, err := tx.Exec(ctx, `INSERT INTO api_calls (width, bucket, operation, source, n)
+	err := tx.Do(ctx, `INSERT INTO api_calls (width, bucket, operation, source, n)
 		SELECT $2, (bucket / $2) * $2, operation, 0, SUM(n) FROM api_calls WHERE width = $1 AND bucket < $3 GROUP BY (bucket / $2) * $2, operation
 		ON CONFLICT (width, bucket, operation, source) DO UPDATE SET n = api_calls.n + excluded.n`, anHour, aDay, before)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM api_calls WHERE width = $1 AND bucket < $2`, anHour, before)
-	return err
+	return tx.Do(ctx, `DELETE FROM api_calls WHERE width = $1 AND bucket < $2`, anHour, before)
 }
 
 // callsOf is the number of calls of an operation in a bucket: an hour or a day.
@@ -80,9 +78,8 @@ func selectAccount(ctx context.Context, tx *db.Tx) (account, error) {
 }
 
 func putAccount(ctx context.Context, tx *db.Tx, a account) error {
-	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+	return tx.Do(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, accountRow, a)
-	return err
 }
 
 // Secrets declares the token of the payment method, for package reseal. It is a member of a row of

@@ -46,16 +46,16 @@ func (q *QuietHours) zone() (*time.Location, bool) {
 
 // offences returns the errors in quiet hours. It returns none for nil.
 func (q *QuietHours) offences() []fault.Detail {
-	var wrong []fault.Detail
 	if q == nil {
 		return nil
 	}
+	var wrong []fault.Detail
 	add := func(member, message string) {
 		wrong = append(wrong, fault.Detail{Pointer: "/quiet_hours/" + member, Message: message})
 	}
-	for member, text := range map[string]string{"from": q.From, "to": q.To} {
-		if _, err := time.Parse("15:04", text); err != nil {
-			add(member, "must be a time such as 22:00")
+	for _, c := range []struct{ member, text string }{{"from", q.From}, {"to", q.To}} {
+		if _, err := time.Parse("15:04", c.text); err != nil {
+			add(c.member, "must be a time such as 22:00")
 		}
 	}
 	if _, known := q.zone(); !known {

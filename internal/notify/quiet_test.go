@@ -48,6 +48,16 @@ func TestQuietHoursUntil(t *testing.T) {
 	}
 }
 
+// TestQuietHoursOffencesAreInOrder checks that the same errors are always listed in the same order.
+func TestQuietHoursOffencesAreInOrder(t *testing.T) {
+	q := (&QuietHours{From: "8", To: "9"}).filled()
+	for range 50 {
+		if got := q.offences(); len(got) != 2 || got[0].Pointer != "/quiet_hours/from" || got[1].Pointer != "/quiet_hours/to" {
+			t.Fatalf("%v, want the offence of from before that of to", got)
+		}
+	}
+}
+
 // TestQuietHoursOffences checks that invalid hours are refused with the right pointer.
 func TestQuietHoursOffences(t *testing.T) {
 	all := weekdays()

@@ -70,7 +70,7 @@ func deleteChannel(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM notification_faults WHERE channel_id = $1`,
 		`DELETE FROM notification_channels WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}

@@ -55,17 +55,15 @@ func queueResolved(ctx context.Context, tx *db.Tx, m format.Message, stored []by
 
 // openFault marks a fault as open for all channels for which a delivery was just queued.
 func openFault(ctx context.Context, tx *db.Tx, fault string, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at)
+	return tx.Do(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at)
 		SELECT DISTINCT d.channel_id, CAST($1 AS TEXT), TRUE, CAST($2 AS BIGINT) FROM notification_deliveries d
 			WHERE d.fault = $1 AND d.created_at = $2
 		ON CONFLICT (channel_id, fault) DO UPDATE SET opened = TRUE, last_at = excluded.last_at`, fault, now)
-	return err
 }
 
 // closeFault marks a fault as ended in all channels.
 func closeFault(ctx context.Context, tx *db.Tx, fault string) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_faults SET opened = FALSE WHERE fault = $1`, fault)
-	return err
+	return tx.Do(ctx, `UPDATE notification_faults SET opened = FALSE WHERE fault = $1`, fault)
 }
 
 // parcel is a delivery with what a lane needs to send it.
@@ -90,35 +88,30 @@ func dueParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n 
 // saveAttempt stores how an attempt at a delivery ended. If the delivery is not tried again, next
 // is nil and finished is set.
 func saveAttempt(ctx context.Context, tx *db.Tx, p parcel, status string, a Attempt, next, finished *time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = $2, attempts = $3, log = $4, response_code = $5, response = $6, error = $7,
+	return tx.Do(ctx, `UPDATE notification_deliveries SET status = $2, attempts = $3, log = $4, response_code = $5, response = $6, error = $7,
 			next_at = $8, finished_at = $9
 		WHERE id = $1 AND next_at IS NOT NULL`, p.ID, status, p.Attempts, p.Log, a.ResponseCode, a.Response, a.Error, next, finished)
-	return err
 }
 
 // postpone delays the waiting deliveries about the same fault, or about the faults in a digest, so
 // that they do not overtake the failed one.
 func postpone(ctx context.Context, tx *db.Tx, channel int64, p parcel, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND next_at < $3
+	return tx.Do(ctx, `UPDATE notification_deliveries SET next_at = $3 WHERE channel_id = $1 AND next_at < $3
 		AND (fault = $2 OR fault IN (SELECT m.fault FROM notification_deliveries m WHERE m.digest_id = $4))`, channel, p.Fault, until, p.ID)
-	return err
 }
 
 // postponeAll delays all waiting deliveries of a channel, because its receiver asks for a pause.
 func postponeAll(ctx context.Context, tx *db.Tx, channel int64, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND next_at < $2`, channel, until)
-	return err
+	return tx.Do(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND next_at < $2`, channel, until)
 }
 
 // saveTicket stores the ticket that is open for a fault; "": there is none.
 func saveTicket(ctx context.Context, tx *db.Tx, channel int64, fault, ticket string, now time.Time) error {
 	if ticket == "" {
-		_, err := tx.Exec(ctx, `UPDATE notification_faults SET ticket = '' WHERE channel_id = $1 AND fault = $2 AND ticket <> ''`, channel, fault)
-		return err
+		return tx.Do(ctx, `UPDATE notification_faults SET ticket = '' WHERE channel_id = $1 AND fault = $2 AND ticket <> ''`, channel, fault)
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at, ticket) VALUES ($1, $2, TRUE, $4, $3)
+	return tx.Do(ctx, `INSERT INTO notification_faults (channel_id, fault, opened, last_at, ticket) VALUES ($1, $2, TRUE, $4, $3)
 		ON CONFLICT (channel_id, fault) DO UPDATE SET ticket = excluded.ticket, last_at = excluded.last_at`, channel, fault, ticket, now)
-	return err
 }
 
 // insertTested stores the delivery of a test message. It is not tried again.
@@ -186,8 +179,7 @@ func getDelivery(ctx context.Context, tx *db.Tx, id int64) (Delivery, error) {
 
 // retryDelivery makes a delivery due now, with all its attempts.
 func retryDelivery(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending', attempts = 0, next_at = $2, finished_at = NULL WHERE id = $1`, id, now)
-	return err
+	return tx.Do(ctx, `UPDATE notification_deliveries SET status = 'pending', attempts = 0, next_at = $2, finished_at = NULL WHERE id = $1`, id, now)
 }
 
 // forgetDeliveries removes up to n deliveries that ended before a time, and all faults without a
@@ -198,6 +190,6 @@ func forgetDeliveries(ctx context.Context, tx *db.Tx, before, quiet time.Time, n
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM notification_faults WHERE last_at < $1`, quiet)
+	err = tx.Do(ctx, `DELETE FROM notification_faults WHERE last_at < $1`, quiet)
 	return gone, err
 }

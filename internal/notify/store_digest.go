@@ -21,16 +21,14 @@ func severitiesBelow(severity string) string {
 
 // holdQuiet holds the due deliveries whose severity is below except, until the quiet hours end.
 func holdQuiet(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, except string) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
+	return tx.Do(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
 		WHERE channel_id = $1 AND next_at <= $2 AND severity IN `+severitiesBelow(except), channel, now, until)
-	return err
 }
 
 // holdBurst holds the due, fresh deliveries, but not critical ones and not the one with the id but.
 func holdBurst(ctx context.Context, tx *db.Tx, channel int64, now, until time.Time, but int64) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
+	return tx.Do(ctx, `UPDATE notification_deliveries SET next_at = $3, status = 'held'
 		WHERE channel_id = $1 AND next_at <= $2 AND id <> $4 AND severity IN `+severitiesBelow(format.Critical)+` AND NOT `+apart, channel, now, until, but)
-	return err
 }
 
 // firstFresh returns the first of the deliveries that holdBurst would hold; 0: there is none.
@@ -52,20 +50,17 @@ func heldParcels(ctx context.Context, tx *db.Tx, channel int64, now time.Time, n
 // releaseHeld makes deliveries whose hold has ended pending again, to be sent on their own: all of
 // them, or only those that are apart.
 func releaseHeld(ctx context.Context, tx *db.Tx, channel int64, now time.Time, all bool) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending'
+	return tx.Do(ctx, `UPDATE notification_deliveries SET status = 'pending'
 		WHERE channel_id = $1 AND next_at <= $2 AND status = 'held' AND ($3 OR `+apart+`)`, channel, now, all)
-	return err
 }
 
 func releaseOne(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'pending' WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `UPDATE notification_deliveries SET status = 'pending' WHERE id = $1`, id)
 }
 
 // endHold makes the held deliveries of a channel due now, so that arrange looks at them again.
 func endHold(ctx context.Context, tx *db.Tx, channel int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND status = 'held' AND next_at > $2`, channel, now)
-	return err
+	return tx.Do(ctx, `UPDATE notification_deliveries SET next_at = $2 WHERE channel_id = $1 AND status = 'held' AND next_at > $2`, channel, now)
 }
 
 func insertDigest(ctx context.Context, tx *db.Tx, channel int64, m format.Message, stored []byte, size int, now time.Time) (int64, error) {
@@ -76,13 +71,11 @@ func insertDigest(ctx context.Context, tx *db.Tx, channel int64, m format.Messag
 
 // noteDigested marks the held deliveries up to the id last as part of a digest.
 func noteDigested(ctx context.Context, tx *db.Tx, channel, digest, last int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_deliveries SET status = 'digested', digest_id = $2, next_at = NULL, finished_at = $4
+	return tx.Do(ctx, `UPDATE notification_deliveries SET status = 'digested', digest_id = $2, next_at = NULL, finished_at = $4
 		WHERE channel_id = $1 AND status = 'held' AND next_at <= $4 AND id <= $3`, channel, digest, last, now)
-	return err
 }
 
 // saveDigestUntil stores until when messages are held for the next digest.
 func saveDigestUntil(ctx context.Context, tx *db.Tx, channel int64, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE notification_channels SET digest_until = $2 WHERE id = $1`, channel, until)
-	return err
+	return tx.Do(ctx, `UPDATE notification_channels SET digest_until = $2 WHERE id = $1`, channel, until)
 }

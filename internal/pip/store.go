@@ -58,7 +58,7 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM pip_syncs WHERE connection_id = $1`,
 		`DELETE FROM pip_connections WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}
@@ -67,8 +67,7 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 
 // makeDue sets the next sync of a connection to now.
 func makeDue(ctx context.Context, tx *db.Tx, id int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE pip_connections SET next_at = $2 WHERE id = $1`, id, now)
-	return err
+	return tx.Do(ctx, `UPDATE pip_connections SET next_at = $2 WHERE id = $1`, id, now)
 }
 
 type since struct {
@@ -120,7 +119,7 @@ func openSync(ctx context.Context, tx *db.Tx, connection int64) (Sync, error) {
 
 // insertSync adds a sync, and deletes the oldest ones that have ended beyond keptSyncs.
 func insertSync(ctx context.Context, tx *db.Tx, y Sync) (Sync, error) {
-	_, err := tx.Exec(ctx, `DELETE FROM pip_syncs WHERE connection_id = $1 AND finished_at IS NOT NULL AND id NOT IN (
+	err := tx.Do(ctx, `DELETE FROM pip_syncs WHERE connection_id = $1 AND finished_at IS NOT NULL AND id NOT IN (
 			SELECT id FROM pip_syncs WHERE connection_id = $1 ORDER BY id DESC LIMIT $2)`, y.ConnectionID, keptSyncs-1)
 	if err != nil {
 		return y, err
@@ -130,10 +129,9 @@ func insertSync(ctx context.Context, tx *db.Tx, y Sync) (Sync, error) {
 }
 
 func updateSync(ctx context.Context, tx *db.Tx, y Sync) error {
-	_, err := tx.Exec(ctx, `UPDATE pip_syncs SET status = $2, attempts = $3, started_at = $4, finished_at = $5, records = $6, changed = $7, error = $8,
+	return tx.Do(ctx, `UPDATE pip_syncs SET status = $2, attempts = $3, started_at = $4, finished_at = $5, records = $6, changed = $7, error = $8,
 			response_code = $9 WHERE id = $1`,
 		y.ID, y.Status, y.Attempts, y.StartedAt, y.FinishedAt, y.Records, y.Changed, y.Error, y.ResponseCode)
-	return err
 }
 
 // stored is what the last good fetch stored: the document, its hash, and the state for the next
@@ -149,14 +147,12 @@ func getData(ctx context.Context, tx *db.Tx, connection int64) (stored, error) {
 }
 
 func putData(ctx context.Context, tx *db.Tx, connection int64, d stored) error {
-	_, err := tx.Exec(ctx, `INSERT INTO pip_data (connection_id, data, sum, state) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO pip_data (connection_id, data, sum, state) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (connection_id) DO UPDATE SET data = excluded.data, sum = excluded.sum, state = excluded.state`, connection, d.Data, d.Sum, d.State)
-	return err
 }
 
 func putState(ctx context.Context, tx *db.Tx, connection int64, state source.State) error {
-	_, err := tx.Exec(ctx, `UPDATE pip_data SET state = $2 WHERE connection_id = $1`, connection, state)
-	return err
+	return tx.Do(ctx, `UPDATE pip_data SET state = $2 WHERE connection_id = $1`, connection, state)
 }
 
 // forgetState makes the next fetch read everything.

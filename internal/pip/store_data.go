@@ -24,13 +24,11 @@ func allFacts(ctx context.Context, tx *db.Tx) ([]facts, error) {
 }
 
 func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, name string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO pip_changes (environment, revision, name) VALUES ($1, $2, $3)`, string(env), revision, name)
-	return err
+	return tx.Do(ctx, `INSERT INTO pip_changes (environment, revision, name) VALUES ($1, $2, $3)`, string(env), revision, name)
 }
 
 func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM pip_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
-	return err
+	return tx.Do(ctx, `DELETE FROM pip_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
 }
 
 // countChanged returns how many revisions after since changed data sources.

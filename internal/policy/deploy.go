@@ -234,9 +234,6 @@ func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
 	}))
 }
 
-// Unified returns a unified diff of two texts with these names; empty if they are equal.
-func Unified(nameA, nameB, a, b string) string { return unified(nameA, nameB, a, b) }
-
 // ChangedSince reports whether a control has a version after v that no promotion made.
 func ChangedSince(ctx context.Context, tx *db.Tx, id, v int64) (bool, error) {
 	n, err := countSince(ctx, tx, id, v)

@@ -19,8 +19,8 @@ type edit struct {
 	line string
 }
 
-// unified returns a unified diff of two texts; empty if they are equal.
-func unified(nameA, nameB, a, b string) string {
+// Unified returns a unified diff of two texts with these names; empty if they are equal.
+func Unified(nameA, nameB, a, b string) string {
 	if a == b {
 		return ""
 	}

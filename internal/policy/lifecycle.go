@@ -109,11 +109,6 @@ func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, 
 	return db.Found(p, err, sc.Sees(p.Environment), "policy")
 }
 
-// ControlsFor returns the active controls of an environment with their sources, sorted by id.
-func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
-	return controls(ctx, tx, env)
-}
-
 // ByResource returns the live controls bound to each resource with an id from first to
 // last.
 func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
@@ -165,6 +160,3 @@ func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) 
 	p, err := get(ctx, tx, id)
 	return db.Found(p.Environment, err, p.DeletedAt == nil, "policy")
 }
-
-// Count returns the number of live controls of the tenant, in both environments.
-func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }

@@ -68,7 +68,7 @@ func insert(ctx context.Context, tx *db.Tx, p Policy) (int64, error) {
 
 // update writes a control and reads it back as it is stored.
 func update(ctx context.Context, tx *db.Tx, p Policy) (Policy, error) {
-	_, err := tx.Exec(ctx, `UPDATE policies SET name = $1, name_folded = $2, description = $3, status = $4, environment = $5,
+	err := tx.Do(ctx, `UPDATE policies SET name = $1, name_folded = $2, description = $3, status = $4, environment = $5,
 			rego_code = $6, test_cases = $7, actions = $8, version = $9, resource_id = $10, bouncer_id = $11,
 			updated_at = $12, promoted_at = $13, deleted_at = $14 WHERE id = $15`,
 		p.Name, fold(p.Name), p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions, p.Version,
@@ -87,7 +87,7 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 		`DELETE FROM policy_action_minutes WHERE policy_id = $1`,
 		`DELETE FROM policies WHERE id = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
+		if err := tx.Do(ctx, sql, id); err != nil {
 			return err
 		}
 	}
@@ -95,12 +95,11 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 }
 
 func insertVersion(ctx context.Context, tx *db.Tx, p Policy, change, note, actor string, at time.Time, since revisions) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_versions (policy_id, version, change, note, name, description, status, environment,
+	return tx.Do(ctx, `INSERT INTO policy_versions (policy_id, version, change, note, name, description, status, environment,
 			rego_code, test_cases, actions, resource_id, bouncer_id, created_by, created_at, sandbox_revision, production_revision)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		p.ID, p.Version, change, note, p.Name, p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions,
 		p.ResourceID, p.BouncerID, actor, at, since.Sandbox, since.Production)
-	return err
 }
 
 const versionColumns = `policy_id, version, change, note, name, description, status, environment, rego_code, test_cases,
@@ -124,7 +123,8 @@ const liveControls = `SELECT id, name, version, COALESCE(resource_id, 0) AS reso
 			COALESCE(bouncer_id, 0) AS bouncer_id, rego_code, actions, updated_at FROM policies
 		WHERE environment = $1 AND status = 'active' AND kind = 'control' AND deleted_at IS NULL `
 
-func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
+// ControlsFor returns the active controls of an environment with their sources, sorted by id.
+func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
 }
 
@@ -176,18 +176,18 @@ func bouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) ([]bouncerLink,
 		ORDER BY bouncer_id, resource_id`, string(env))
 }
 
-func countLive(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns the number of live controls of the tenant, in both environments.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies WHERE deleted_at IS NULL`)
 }
 
 // addCounts adds to a control's counters, unless the control is gone.
 func addCounts(ctx context.Context, tx *db.Tx, id, evaluations, hits, nanos int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_counters (policy_id, evaluations, cache_hits, nanoseconds)
+	return tx.Do(ctx, `INSERT INTO policy_counters (policy_id, evaluations, cache_hits, nanoseconds)
 		SELECT id, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM policies WHERE id = $1
 		ON CONFLICT (policy_id) DO UPDATE SET evaluations = policy_counters.evaluations + excluded.evaluations,
 			cache_hits = policy_counters.cache_hits + excluded.cache_hits,
 			nanoseconds = policy_counters.nanoseconds + excluded.nanoseconds`, id, evaluations, hits, nanos)
-	return err
 }
 
 // byName returns the live controls of an environment with exactly this name.
@@ -207,7 +207,9 @@ func countSince(ctx context.Context, tx *db.Tx, id, v int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policy_versions WHERE policy_id = $1 AND version > $2 AND change <> 'promoted'`, id, v)
 }
 
-func figures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
+// LoadFigures returns the figures of an environment, or of both for AnyEnv, in the caller's
+// transaction.
+func LoadFigures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
 	return db.One[Figures](ctx, tx, `SELECT COUNT(*) AS total,
 			COUNT(CASE WHEN status = 'active' THEN 1 END) AS active, COUNT(CASE WHEN status = 'draft' THEN 1 END) AS draft,
 			COUNT(CASE WHEN status = 'active' AND resource_id IS NOT NULL THEN 1 END) AS protecting

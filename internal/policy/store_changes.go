@@ -8,13 +8,11 @@ import (
 )
 
 func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO control_changes (environment, revision, policy_id) VALUES ($1, $2, $3)`, string(env), revision, id)
-	return err
+	return tx.Do(ctx, `INSERT INTO control_changes (environment, revision, policy_id) VALUES ($1, $2, $3)`, string(env), revision, id)
 }
 
 func deleteChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM control_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
-	return err
+	return tx.Do(ctx, `DELETE FROM control_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
 }
 
 // countChanged returns how many revisions after since changed policies.

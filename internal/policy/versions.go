@@ -135,7 +135,7 @@ func compare(a, b Version) Difference {
 			d.Changes = append(d.Changes, MemberDifference{Member: m.name, From: m.a, To: m.b})
 		}
 	}
-	d.Rego = unified(fmt.Sprintf("version %d", a.Version), fmt.Sprintf("version %d", b.Version), a.RegoCode, b.RegoCode)
+	d.Rego = Unified(fmt.Sprintf("version %d", a.Version), fmt.Sprintf("version %d", b.Version), a.RegoCode, b.RegoCode)
 	return d
 }
 

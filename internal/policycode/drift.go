@@ -151,9 +151,3 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 	}
 	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }
-
-// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy,
-// so that drift and pull treat the copy like that policy.
-func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
-	return copyOrigin(ctx, tx, from, to)
-}

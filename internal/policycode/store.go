@@ -8,24 +8,21 @@ import (
 )
 
 func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
+	return tx.Do(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (policy_id) DO UPDATE SET path = excluded.path, repository = excluded.repository, commit_hash = excluded.commit_hash,
 			version = excluded.version, deployment_id = excluded.deployment_id, deployed_at = excluded.deployed_at`,
 		o.PolicyID, o.Path, o.Repository, o.Commit, o.Version, o.DeploymentID, o.DeployedAt)
-	return err
 }
 
-// copyOrigin gives the policy to the origin of the policy from, if that has one. Version 1 of the
-// copy counts as deployed. If something other than a promotion changed from after its deployment,
-// no version of the copy does (0).
-func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
+// RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy,
+// so that drift and pull treat the copy like that policy.
+func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
+	return tx.Do(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,
 			CASE WHEN EXISTS (SELECT 1 FROM policy_versions v WHERE v.policy_id = o.policy_id AND v.version > o.version AND v.change <> 'promoted')
 				THEN 0 ELSE 1 END, o.deployment_id, o.deployed_at
 		FROM policy_origins o WHERE o.policy_id = $1`, from, to)
-	return err
 }
 
 // origins returns the origins of all controls that have one, by the control's id.
@@ -40,12 +37,11 @@ func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
 
 // saveDeployment stores a deployment, and deletes those from before keepSince.
 func saveDeployment(ctx context.Context, tx *db.Tx, d Deployment, by string, at, keepSince time.Time) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM policy_deployments WHERE created_at < $1`, keepSince); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM policy_deployments WHERE created_at < $1`, keepSince); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO policy_deployments (id, repository, commit_hash, report, created_by, created_at)
+	return tx.Do(ctx, `INSERT INTO policy_deployments (id, repository, commit_hash, report, created_by, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6)`, d.ID, d.Repository, d.Commit, d, by, at)
-	return err
 }
 
 // deploymentRow is a deployment as it is stored.

@@ -16,11 +16,10 @@ const columns = `id, tenant, region, from_region, source, target, leftovers, mig
 	changes, pause_ms, started_at, estimated_at, switched_at, completed_at, keep_until, purged_at, new_domain, actor, request_id`
 
 func insert(ctx context.Context, tx *db.Tx, d Deployment) error {
-	_, err := tx.Exec(ctx, `INSERT INTO deployments (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+	return tx.Do(ctx, `INSERT INTO deployments (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
 		$19, $20, $21, $22, $23, $24, $25, $26)`,
 		d.ID, d.Tenant, d.Region, d.FromRegion, d.Source, d.Target, d.Leftovers, d.MigrateData, d.BeginsAt, d.Phase, d.Token, d.Attempts, d.ReasonText, d.RowsTotal, d.RowsCopied,
 		d.ChangesCopied, d.WritePauseMS, d.StartedAt, d.Estimated, d.SwitchedAt, d.CompletedAt, d.SourceUntil, d.SourcePurgedAt, d.Domain, d.Actor, d.RequestID)
-	return err
 }
 
 func selectOpenOf(ctx context.Context, tx *db.Tx, id scope.TenantID) (Deployment, error) {
@@ -38,8 +37,7 @@ func endDeployments(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `UPDATE deployments SET token = $2, phase = 'failed', completed_at = COALESCE(completed_at, $3) WHERE tenant = $1 AND phase <> 'done'`, id, token, tx.Now())
-	return err
+	return tx.Do(ctx, `UPDATE deployments SET token = $2, phase = 'failed', completed_at = COALESCE(completed_at, $3) WHERE tenant = $1 AND phase <> 'done'`, id, token, tx.Now())
 }
 
 // tokens is the name of the revision from which tokens are taken.
@@ -145,11 +143,11 @@ func (s *Service) switchStore(ctx context.Context, d *Deployment, pause time.Dur
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE tenants SET region = $2, updated_at = $3 WHERE id = $1`, d.Tenant, d.Region, now); err != nil {
+		if err := tx.Do(ctx, `UPDATE tenants SET region = $2, updated_at = $3 WHERE id = $1`, d.Tenant, d.Region, now); err != nil {
 			return err
 		}
 		if !d.MigrateData {
-			if _, err := tx.Exec(ctx, `DELETE FROM credentials WHERE tenant = $1`, d.Tenant); err != nil {
+			if err := tx.Do(ctx, `DELETE FROM credentials WHERE tenant = $1`, d.Tenant); err != nil {
 				return err
 			}
 		}
@@ -186,16 +184,14 @@ func (s *Service) finish(ctx context.Context, d Deployment, phase string) error 
 				domain = s.Host
 			}
 		}
-		_, err := tx.Exec(ctx, `UPDATE deployments SET phase = $3, completed_at = $4, keep_until = $5, new_domain = $6 WHERE id = $1 AND token = $2`,
+		return tx.Do(ctx, `UPDATE deployments SET phase = $3, completed_at = $4, keep_until = $5, new_domain = $6 WHERE id = $1 AND token = $2`,
 			d.ID, d.Token, phase, now, until, domain)
-		return err
 	})
 }
 
 func (s *Service) markPurged(ctx context.Context, d Deployment) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE deployments SET purged_at = $2 WHERE id = $1`, d.ID, s.Now())
-		return err
+		return tx.Do(ctx, `UPDATE deployments SET purged_at = $2 WHERE id = $1`, d.ID, s.Now())
 	})
 }
 
@@ -210,8 +206,7 @@ func isTargetNamed(ctx context.Context, tx *db.Tx, d Deployment) (bool, error) {
 // clearLeftovers records that the copies of earlier attempts were dropped.
 func (s *Service) clearLeftovers(ctx context.Context, d Deployment) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE deployments SET leftovers = '' WHERE id = $1 AND leftovers = $2`, d.ID, d.Leftovers)
-		return err
+		return tx.Do(ctx, `UPDATE deployments SET leftovers = '' WHERE id = $1 AND leftovers = $2`, d.ID, d.Leftovers)
 	})
 }
 

@@ -311,12 +311,12 @@ func (s *Set) Data(path []string) value.Value {
 	}
 	switch path[0] {
 	case "pip":
-		return walk(s.pipObject(), path[1:])
+		return s.pipObject().At(path[1:]...)
 	case native.GrantsRoot:
 		if s.grants.Kind() != value.ObjectKind {
-			return walk(value.Object(), path[1:])
+			return value.Object().At(path[1:]...)
 		}
-		return walk(s.grants, path[1:])
+		return s.grants.At(path[1:]...)
 	case "resources":
 		if len(path) == 1 {
 			return s.allResources()
@@ -326,7 +326,7 @@ func (s *Set) Data(path []string) value.Value {
 			return value.Value{}
 		}
 		if sl := s.matcher.byID[id]; sl != nil {
-			return walk(sl.data, path[2:])
+			return sl.data.At(path[2:]...)
 		}
 	}
 	return value.Value{}
@@ -353,9 +353,6 @@ func (s *Set) sumOf(path []string) [32]byte {
 	s.sums.Store(key, next)
 	return next.sum
 }
-
-// walk follows members and array indices, as OPA's store does.
-func walk(v value.Value, path []string) value.Value { return v.At(path...) }
 
 func (s *Set) pipObject() value.Value {
 	if s.pip.Kind() == value.ObjectKind {

@@ -61,7 +61,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 		return s.failed(ctx, t, run, err)
 	}
 	result := p.impact(part, false, s.Now().Sub(began))
-	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, t.Tenant, func(tx *db.Tx) error {
 		if err := t.Complete(ctx, tx); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 
 // advance stores the progress. It returns errStopped if the run was cancelled.
 func (s *Service) advance(ctx context.Context, t job.Task, run, seen, total int64) error {
-	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, t.Tenant, func(tx *db.Tx) error {
 		ok, err := advanceRun(ctx, tx, run, seen, total, s.Now())
 		if err == nil && !ok {
 			err = errStopped
@@ -105,7 +105,7 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 	} else {
 		s.Log.Error("a replay failed", "tenant", t.Tenant, "run", run.ID, "error", cause)
 	}
-	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, t.Tenant, func(tx *db.Tx) error {
 		if err := t.Complete(ctx, tx); err != nil {
 			return err
 		}

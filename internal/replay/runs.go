@@ -93,7 +93,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		Status: Running, Environment: p.request.Environment, SourceEnvironment: p.request.SourceEnvironment, Request: p.request,
 		CreatedBy: sc.Actor.Name, CreatedAt: now, UpdatedAt: now, Total: p.total,
 	}
-	err = s.write(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "replays"); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time
 // and Conflict if the run has ended.
 func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
-	err := s.write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if run, err = s.load(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -226,8 +226,4 @@ func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, er
 		return err
 	})
 	return run, err
-}
-
-func (s *Service) write(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
-	return s.Stores.Write(ctx, tenant, fn)
 }

@@ -50,6 +50,5 @@ func endRun(ctx context.Context, tx *db.Tx, id int64, status string, result *Imp
 
 // forgetRuns deletes ended runs that are not among the newest keep runs.
 func forgetRuns(ctx context.Context, tx *db.Tx, keep int) error {
-	_, err := tx.Exec(ctx, `DELETE FROM replay_runs WHERE status <> 'running' AND id <= (SELECT COALESCE(max(id), 0) FROM replay_runs) - $1`, keep)
-	return err
+	return tx.Do(ctx, `DELETE FROM replay_runs WHERE status <> 'running' AND id <= (SELECT COALESCE(max(id), 0) FROM replay_runs) - $1`, keep)
 }

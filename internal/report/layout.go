@@ -41,6 +41,13 @@ func (t *table) head() {
 	t.r.SetY(top + 6)
 }
 
+// newPage continues the table on a new page.
+func (t *table) newPage() {
+	t.r.AddPage()
+	t.r.SetY(margin)
+	t.head()
+}
+
 // colour sets the text colour of one column of the next row.
 func (t *table) colour(i int, c colour) { t.inks[i] = c }
 
@@ -58,16 +65,12 @@ func (t *table) row(cells ...string) {
 	}
 	for from := 0; from < lines; {
 		if pageBottom-t.r.GetY() < lead+1.6 {
-			t.r.AddPage()
-			t.r.SetY(margin)
-			t.head()
+			t.newPage()
 		}
 		// Write as many lines as fit on the page. A cell may be longer than a page.
 		n := min(lines-from, int((pageBottom-t.r.GetY()-1.6)/lead))
 		if from == 0 && n < lines && lines <= 12 {
-			t.r.AddPage()
-			t.r.SetY(margin)
-			t.head()
+			t.newPage()
 			n = min(lines, int((pageBottom-t.r.GetY()-1.6)/lead))
 		}
 		t.lines(wrapped, from, from+n, lead)

@@ -329,7 +329,7 @@ func (r *report) conditions() {
 	if near := why.Nearest; near != nil && len(near.Missing) > 0 {
 		r.section("What was missing", fmt.Sprintf("The rule %s on line %d came nearest to allowing the request.", near.Rule, near.Line))
 		all := append(outcomes(near.Missing, true), outcomes(near.Held, false)...)
-		slices.SortStableFunc(all, func(a, b outcome) int { return a.Line - b.Line })
+		slices.SortStableFunc(all, func(a, b outcome) int { return cmp.Compare(a.Line, b.Line) })
 		r.conditionTable(all)
 	} else if near != nil {
 		r.section("What would have allowed", fmt.Sprintf("Without the rule above, the rule %s on line %d would have allowed the request.", near.Rule, near.Line))
@@ -471,9 +471,7 @@ func (r *report) proof() {
 }
 
 func (r *report) footer() {
-	r.SetDrawColor(rule[0], rule[1], rule[2])
-	r.SetLineWidth(0.2)
-	r.Line(margin, pageBottom+4, pageWidth-margin, pageBottom+4)
+	r.line(pageBottom+4, rule)
 	r.SetXY(margin, pageBottom+6)
 	r.text(sans, "", 8, grey, fmt.Sprintf("Simulation %d  ·  %s", r.kept.ID, short(r.kept.Checksum)))
 	r.SetXY(margin, pageBottom+6)

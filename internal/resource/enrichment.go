@@ -95,7 +95,7 @@ func (e Enrichment) check() []fault.Detail {
 	}
 	for i, h := range e.EgressDestinations {
 		if !validHost(strings.TrimPrefix(h, "*.")) {
-			add("/egress_destinations/"+strconv.Itoa(i), "not a host name: "+quote(h))
+			add("/egress_destinations/"+strconv.Itoa(i), "not a host name: "+strconv.Quote(h))
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ func checkPattern(p string) string {
 		return "a path pattern must not have control characters"
 	}
 	if i := strings.IndexAny(p, `\?#%`); i >= 0 {
-		return "a path pattern must not have " + quote(p[i:i+1]) + ": requests are matched by their decoded path, without query"
+		return "a path pattern must not have " + strconv.Quote(p[i:i+1]) + ": requests are matched by their decoded path, without query"
 	}
 	if p == "/" {
 		return ""
@@ -53,14 +53,14 @@ func checkPattern(p string) string {
 		case s == "*":
 		case strings.ContainsAny(s, "{}"):
 			if !segmentName.MatchString(s) {
-				return "a named segment is {name} and nothing else: " + quote(s)
+				return "a named segment is {name} and nothing else: " + strconv.Quote(s)
 			}
 			if names[s] {
-				return "the name " + quote(s) + " occurs twice"
+				return "the name " + strconv.Quote(s) + " occurs twice"
 			}
 			names[s] = true
 		case strings.Contains(s, "*"):
-			return "* stands for one whole segment: " + quote(s)
+			return "* stands for one whole segment: " + strconv.Quote(s)
 		}
 	}
 	return ""
@@ -78,7 +78,7 @@ func normalMethods(in []string, wrong func(i int, msg string)) []string {
 		case m == "*":
 			every = true
 		case !methodToken.MatchString(m):
-			wrong(i, "not an HTTP method: "+quote(m))
+			wrong(i, "not an HTTP method: "+strconv.Quote(m))
 		default:
 			out = append(out, m)
 		}
@@ -100,12 +100,12 @@ func normalHost(h string) (string, string) {
 	host := h
 	if name, port, err := net.SplitHostPort(h); err == nil {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return "", "not a port: " + quote(port)
+			return "", "not a port: " + strconv.Quote(port)
 		}
 		host = name
 	}
 	if net.ParseIP(strings.Trim(host, "[]")) == nil && !validHost(host) {
-		return "", "not a host name: " + quote(h)
+		return "", "not a host name: " + strconv.Quote(h)
 	}
 	return h, ""
 }
@@ -180,5 +180,3 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 
 // matchFolded is the path matching in which every spelling of a path belongs to the resource.
 const matchFolded = "folded"
-
-func quote(s string) string { return strconv.Quote(s) }

@@ -209,12 +209,6 @@ func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, e
 	return r.Name, r.Type, r.Path, err
 }
 
-// FindByName returns the ids of the resources of env with this name, type and path; an
-// empty one matches all. It returns at most two, because more than one is ambiguous.
-func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
-	return findByName(ctx, tx, env, name, typ, path)
-}
-
 // load returns a resource with its controls. Fault: NotFound.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
 	r, err := get(ctx, tx, id)

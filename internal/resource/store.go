@@ -88,8 +88,7 @@ func values(r Resource) []any {
 }
 
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM resources WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM resources WHERE id = $1`, id)
 }
 
 // selectSame is the oldest resource of env with the same type, name and path.
@@ -121,9 +120,9 @@ func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping in
 	return 0, overlapping, nil
 }
 
-// findByName returns at most two resources of env with this name, type and path; an empty
-// one matches all.
-func findByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
+// FindByName returns the ids of the resources of env with this name, type and path; an
+// empty one matches all. It returns at most two, because more than one is ambiguous.
+func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return db.All[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND ($2 = '' OR name = $2)
 		AND ($3 = '' OR type = $3) AND ($4 = '' OR path = $4) ORDER BY id LIMIT 2`, string(env), name, typ, path)
 }

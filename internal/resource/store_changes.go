@@ -12,13 +12,11 @@ func insertChanges(ctx context.Context, tx *db.Tx, env scope.Env, revision int64
 	for i, id := range ids {
 		rows[i] = []any{string(env), revision, id}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO resource_changes (environment, revision, resource_id) VALUES `, rows, "")
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO resource_changes (environment, revision, resource_id) VALUES `, rows, "")
 }
 
 func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM resource_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
-	return err
+	return tx.Do(ctx, `DELETE FROM resource_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
 }
 
 // countChanged returns how many revisions after since changed resources.

@@ -52,7 +52,6 @@ func markClassified(ctx context.Context, tx *db.Tx, ids []int64, at time.Time) e
 	for i, id := range ids {
 		rows[i] = []any{id, at}
 	}
-	_, err := db.ExecRows(ctx, tx, `WITH v(id, classified_at) AS (VALUES `, rows, `)
+	return db.DoRows(ctx, tx, `WITH v(id, classified_at) AS (VALUES `, rows, `)
 		UPDATE resources SET last_classified_at = v.classified_at FROM v WHERE resources.id = v.id`, "BIGINT", "BIGINT")
-	return err
 }

@@ -33,12 +33,10 @@ func untouchedDiscoveries(ctx context.Context, tx *db.Tx, env scope.Env, n int) 
 }
 
 func insertDiscovery(ctx context.Context, tx *db.Tx, resource, bouncer int64, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO resource_discoveries (resource_id, bouncer_id, discovered_at) VALUES ($1, $2, $3)`, resource, bouncer, at)
-	return err
+	return tx.Do(ctx, `INSERT INTO resource_discoveries (resource_id, bouncer_id, discovered_at) VALUES ($1, $2, $3)`, resource, bouncer, at)
 }
 
 // forgetDiscoveries deletes rows that are too old to count against the hourly limit.
 func forgetDiscoveries(ctx context.Context, tx *db.Tx, upTo time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM resource_discoveries WHERE discovered_at <= $1`, upTo)
-	return err
+	return tx.Do(ctx, `DELETE FROM resource_discoveries WHERE discovered_at <= $1`, upTo)
 }

@@ -18,18 +18,16 @@ const pastColumns = `environment, id, name, type, path, methods, original_host, 
 
 // storePast stores the resources of a revision as they are before it.
 func storePast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, `+pastColumns+`)
+	return tx.Do(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, `+pastColumns+`)
 		SELECT CAST($2 AS BIGINT), CAST($3 AS BIGINT), TRUE, `+pastColumns+` FROM resources
 		WHERE id IN (SELECT resource_id FROM resource_changes WHERE environment = $1 AND revision = $2)`, string(env), revision, at)
-	return err
 }
 
 // storeAbsence records that the resources of a revision did not exist before it.
 func storeAbsence(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, environment, id)
+	return tx.Do(ctx, `INSERT INTO resource_past (until_revision, until_at, existed, environment, id)
 		SELECT revision, CAST($3 AS BIGINT), FALSE, environment, resource_id FROM resource_changes
 		WHERE environment = $1 AND revision = $2`, string(env), revision, at)
-	return err
 }
 
 // pastRows are the past states, newest first.

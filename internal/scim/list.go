@@ -3,6 +3,7 @@ package scim
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (s *Service) findUsers(ctx context.Context, tx *db.Tx, tenant scope.TenantI
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(people, func(a, b person) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(people, func(a, b person) int { return strings.Compare(a.ID, b.ID) })
 	return s.addUsers(ctx, tx, c, people)
 }
 

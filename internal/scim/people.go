@@ -24,8 +24,6 @@ type Resource struct {
 	Version  int64
 }
 
-func compareIDs(a, b string) int { return strings.Compare(a, b) }
-
 func sameRoles(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)

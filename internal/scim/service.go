@@ -3,6 +3,7 @@ package scim
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -139,7 +140,7 @@ func (s *Service) assignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, st
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(people, func(a, b person) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(people, func(a, b person) int { return strings.Compare(a.ID, b.ID) })
 	groups, err := groupNames(ctx, tx, ids)
 	if err != nil {
 		return err

@@ -36,10 +36,9 @@ func putRecord(ctx context.Context, tx *db.Tx, r record) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO scim_settings (id, settings, version, updated_at) VALUES (1, $1, $2, $3)
+	return tx.Do(ctx, `INSERT INTO scim_settings (id, settings, version, updated_at) VALUES (1, $1, $2, $3)
 		ON CONFLICT (id) DO UPDATE SET settings = excluded.settings, version = excluded.version, updated_at = excluded.updated_at`,
 		string(text), r.Version, r.UpdatedAt)
-	return err
 }
 
 // person is a user, with what the directory stored. ExternalID, Text and ProfileAt are nil for
@@ -107,16 +106,15 @@ func selectByFolded(ctx context.Context, tx *db.Tx, name string) ([]string, erro
 }
 
 func putProfile(ctx context.Context, tx *db.Tx, userID, externalID, profile string, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO scim_people (user_id, external_id, profile, updated_at) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO scim_people (user_id, external_id, profile, updated_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (user_id) DO UPDATE SET external_id = excluded.external_id, profile = excluded.profile, updated_at = excluded.updated_at`,
 		userID, externalID, profile, at)
-	return err
 }
 
 // deletePerson removes what the directory stored about a person.
 func deletePerson(ctx context.Context, tx *db.Tx, userID string) error {
 	for _, q := range []string{`DELETE FROM scim_people WHERE user_id = $1`, `DELETE FROM scim_members WHERE user_id = $1`} {
-		if _, err := tx.Exec(ctx, q, userID); err != nil {
+		if err := tx.Do(ctx, q, userID); err != nil {
 			return err
 		}
 	}
@@ -125,8 +123,7 @@ func deletePerson(ctx context.Context, tx *db.Tx, userID string) error {
 
 // touchGroupsOf increases the versions of a person's groups.
 func touchGroupsOf(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `UPDATE scim_groups SET updated_at = updated_at + 1 WHERE id IN (SELECT group_id FROM scim_members WHERE user_id = $1)`, userID)
-	return err
+	return tx.Do(ctx, `UPDATE scim_groups SET updated_at = updated_at + 1 WHERE id IN (SELECT group_id FROM scim_members WHERE user_id = $1)`, userID)
 }
 
 // group is a group without its members.
@@ -165,15 +162,14 @@ func putGroup(ctx context.Context, tx *db.Tx, g group) error {
 	if others > 0 {
 		return fault.New(fault.Conflict, "already_exists", "a group with this name already exists")
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO scim_groups (id, name, folded, external_id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
+	return tx.Do(ctx, `INSERT INTO scim_groups (id, name, folded, external_id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, folded = excluded.folded, external_id = excluded.external_id, updated_at = excluded.updated_at`,
 		g.ID, g.Name, user.Fold(g.Name), g.ExternalID, g.CreatedAt, g.UpdatedAt)
-	return err
 }
 
 func deleteGroup(ctx context.Context, tx *db.Tx, id string) error {
 	for _, q := range []string{`DELETE FROM scim_members WHERE group_id = $1`, `DELETE FROM scim_groups WHERE id = $1`} {
-		if _, err := tx.Exec(ctx, q, id); err != nil {
+		if err := tx.Do(ctx, q, id); err != nil {
 			return err
 		}
 	}
@@ -222,20 +218,17 @@ func insertMembers(ctx context.Context, tx *db.Tx, groupID string, people []stri
 	for i, id := range people {
 		rows[i] = []any{groupID, id}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO scim_members (group_id, user_id) VALUES `, rows, ` ON CONFLICT (group_id, user_id) DO NOTHING`)
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO scim_members (group_id, user_id) VALUES `, rows, ` ON CONFLICT (group_id, user_id) DO NOTHING`)
 }
 
 func deleteMember(ctx context.Context, tx *db.Tx, groupID, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM scim_members WHERE group_id = $1 AND user_id = $2`, groupID, userID)
-	return err
+	return tx.Do(ctx, `DELETE FROM scim_members WHERE group_id = $1 AND user_id = $2`, groupID, userID)
 }
 
 const tokenColumns = `SELECT id, name, created_by, created_at FROM scim_tokens`
 
 func insertToken(ctx context.Context, tx *db.Tx, t Token) error {
-	_, err := tx.Exec(ctx, `INSERT INTO scim_tokens (id, name, created_by, created_at) VALUES ($1, $2, $3, $4)`, t.ID, t.Name, t.CreatedBy, t.CreatedAt)
-	return err
+	return tx.Do(ctx, `INSERT INTO scim_tokens (id, name, created_by, created_at) VALUES ($1, $2, $3, $4)`, t.ID, t.Name, t.CreatedBy, t.CreatedAt)
 }
 
 func selectToken(ctx context.Context, tx *db.Tx, id string) (Token, error) {
@@ -252,11 +245,11 @@ func countTokens(ctx context.Context, tx *db.Tx) (int64, error) {
 }
 
 func deleteToken(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM scim_tokens WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM scim_tokens WHERE id = $1`, id)
 }
 
-func deleteTokens(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `DELETE FROM scim_tokens`)
-	return err
+// DropTokens removes all tokens, within tx. It is one of tenant.Service.RevokeHooks, because the
+// tokens' keys are revoked together with those of the tenant.
+func DropTokens(ctx context.Context, tx *db.Tx) error {
+	return tx.Do(ctx, `DELETE FROM scim_tokens`)
 }

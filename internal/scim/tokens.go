@@ -168,10 +168,6 @@ func Holder(ctx context.Context, tx *db.Tx, id string) (auth.Holder, error) {
 	return auth.Holder{Name: t.Name, Limit: requestsAnHour}, err
 }
 
-// DropTokens removes all tokens, within tx. It is one of tenant.Service.RevokeHooks, because the
-// tokens' keys are revoked together with those of the tenant.
-func DropTokens(ctx context.Context, tx *db.Tx) error { return deleteTokens(ctx, tx) }
-
 func unknownToken(err error) error {
 	if errors.Is(err, db.ErrNoRows) {
 		return fault.NotFoundf("there is no such token")

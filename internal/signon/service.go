@@ -244,7 +244,7 @@ func Disable(ctx context.Context, tx *db.Tx) error {
 // RateLimited.
 func (s *Service) admit(ctx context.Context, sc scope.Scope, t scope.TenantID) (leave func(), err error) {
 	network, tenant := lockout.Network(sc.Actor.IP), string(t)
-	if !s.networks.Acquire(network, lockout.SeatsNetwork) {
+	if !s.networks.Acquire(network, lockout.MaxInNetwork) {
 		return nil, lockout.TooManySignIns()
 	}
 	failed, err := s.failures(ctx, sc, 0)

@@ -40,16 +40,14 @@ func putRecord(ctx context.Context, tx *db.Tx, r record) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO sign_on (id, settings, sealed_secret, enabled, password_login, updated_at) VALUES (1, $1, $2, $3, $4, $5)
+	return tx.Do(ctx, `INSERT INTO sign_on (id, settings, sealed_secret, enabled, password_login, updated_at) VALUES (1, $1, $2, $3, $4, $5)
 		ON CONFLICT (id) DO UPDATE SET settings = excluded.settings, sealed_secret = excluded.sealed_secret, enabled = excluded.enabled,
 			password_login = excluded.password_login, updated_at = excluded.updated_at`,
 		string(text), r.Secret, r.Settings.Enabled, r.Settings.PasswordLogin, r.UpdatedAt)
-	return err
 }
 
 func deleteRecord(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sign_on`)
-	return err
+	return tx.Do(ctx, `DELETE FROM sign_on`)
 }
 
 // countPasswordsOff returns 1 if people must use the provider and may not sign in with a password,
@@ -60,7 +58,7 @@ func countPasswordsOff(ctx context.Context, tx *db.Tx) (int64, error) {
 
 // markUsed stores a digest, and reports whether it was new. It deletes those that have expired.
 func markUsed(ctx context.Context, tx *db.Tx, digest string, now, until time.Time) (bool, error) {
-	if _, err := tx.Exec(ctx, `DELETE FROM sign_on_used WHERE expires_at < $1`, now); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM sign_on_used WHERE expires_at < $1`, now); err != nil {
 		return false, err
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO sign_on_used (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, until)

@@ -70,8 +70,7 @@ func listOfActor(ctx context.Context, tx *db.Tx, who scope.Actor, env scope.Env,
 // RemoveActor removes the actor from the simulations of a deleted user, because another user may get the
 // same id later. It is one of user.Service.ForgetHooks.
 func RemoveActor(ctx context.Context, tx *db.Tx, who scope.Actor) error {
-	_, err := tx.Exec(ctx, `UPDATE simulations SET actor_id = '' WHERE actor_kind = $1 AND actor_id = $2`, string(who.Kind), who.ID)
-	return err
+	return tx.Do(ctx, `UPDATE simulations SET actor_id = '' WHERE actor_kind = $1 AND actor_id = $2`, string(who.Kind), who.ID)
 }
 
 // loadable returns the controls of an environment, with the names of their resources.

@@ -33,19 +33,16 @@ func insertScenario(ctx context.Context, tx *db.Tx, s Scenario) (int64, error) {
 }
 
 func updateScenario(ctx context.Context, tx *db.Tx, s Scenario) error {
-	_, err := tx.Exec(ctx, `UPDATE simulation_scenarios SET policy_id = $1, name = $2, description = $3, attributes = $4 WHERE id = $5`,
+	return tx.Do(ctx, `UPDATE simulation_scenarios SET policy_id = $1, name = $2, description = $3, attributes = $4 WHERE id = $5`,
 		s.PolicyID, s.Name, s.Description, s.Attributes, s.ID)
-	return err
 }
 
 func useScenario(ctx context.Context, tx *db.Tx, id int64, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE simulation_scenarios SET last_used = $1 WHERE id = $2`, at, id)
-	return err
+	return tx.Do(ctx, `UPDATE simulation_scenarios SET last_used = $1 WHERE id = $2`, at, id)
 }
 
 func deleteScenario(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `DELETE FROM simulation_scenarios WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM simulation_scenarios WHERE id = $1`, id)
 }
 
 // pruneOrphans removes scenarios whose control was deleted for good.

@@ -14,7 +14,7 @@ func selectState(ctx context.Context, tx *db.Tx) (state, error) {
 }
 
 func putState(ctx context.Context, tx *db.Tx, st state) error {
-	_, err := tx.Exec(ctx, `INSERT INTO telemetry (id, url, api_key, enabled, frequency, encryption, anonymization, retention_days, alias,
+	return tx.Do(ctx, `INSERT INTO telemetry (id, url, api_key, enabled, frequency, encryption, anonymization, retention_days, alias,
 			period_start, next_at, last_sent_at, updated_at, change_no, attempted_at, verified_at, failure, key_refused, license, server_key)
 		VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (id) DO UPDATE SET url = excluded.url, api_key = excluded.api_key, enabled = excluded.enabled, frequency = excluded.frequency,
@@ -25,12 +25,10 @@ func putState(ctx context.Context, tx *db.Tx, st state) error {
 			server_key = excluded.server_key`,
 		st.URL, st.APIKey, st.Enabled, st.Frequency, st.Encryption, st.Anonymization, st.RetentionDays, st.Alias, st.PeriodStart, st.NextAt,
 		st.LastSentAt, st.UpdatedAt, st.ChangeNo, st.AttemptedAt, st.VerifiedAt, st.Failure, st.KeyRefused, st.License, st.ServerKey)
-	return err
 }
 
 func noteSent(ctx context.Context, tx *db.Tx, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE telemetry SET last_sent_at = $1`, at)
-	return err
+	return tx.Do(ctx, `UPDATE telemetry SET last_sent_at = $1`, at)
 }
 
 // selectUpdate returns the answer to an update that was applied, or db.ErrNoRows.
@@ -43,16 +41,14 @@ func selectUpdate(ctx context.Context, tx *db.Tx, digest string) (Updated, error
 
 // insertUpdate records an update that was applied, and deletes those with an older date.
 func insertUpdate(ctx context.Context, tx *db.Tx, digest string, effective time.Time, answer Updated) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM license_updates WHERE effective_at < $1`, effective); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM license_updates WHERE effective_at < $1`, effective); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO license_updates (digest, effective_at, answer) VALUES ($1, $2, $3)`, digest, effective, answer)
-	return err
+	return tx.Do(ctx, `INSERT INTO license_updates (digest, effective_at, answer) VALUES ($1, $2, $3)`, digest, effective, answer)
 }
 
 func deleteUpdates(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `DELETE FROM license_updates`)
-	return err
+	return tx.Do(ctx, `DELETE FROM license_updates`)
 }
 
 // Secrets declares the API key of the license server, for package reseal.

@@ -27,11 +27,10 @@ func insertTransmission(ctx context.Context, tx *db.Tx, t transmission) (transmi
 }
 
 func updateTransmission(ctx context.Context, tx *db.Tx, t transmission) error {
-	_, err := tx.Exec(ctx, `UPDATE telemetry_transmissions SET status = $2, records = $3, response_code = $4, response_message = $5, error = $6,
+	return tx.Do(ctx, `UPDATE telemetry_transmissions SET status = $2, records = $3, response_code = $4, response_message = $5, error = $6,
 			retries = $7, sent_at = $8, claimed_until = $9, next_at = $10
 		WHERE id = $1`,
 		t.ID, t.Status, t.RecordsSent, t.ResponseCode, t.ResponseMessage, t.ErrorDetails, t.RetryCount, t.TransmittedAt, t.ClaimedUntil, t.NextAt)
-	return err
 }
 
 // dueTransmissions returns the id of the oldest transmission to send now, if there is one.
@@ -42,10 +41,9 @@ func dueTransmissions(ctx context.Context, tx *db.Tx, now time.Time) ([]int64, e
 
 // repairTransmissions sets the next attempts and the claims that are later than beyond to now.
 func repairTransmissions(ctx context.Context, tx *db.Tx, now, beyond time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE telemetry_transmissions SET next_at = CASE WHEN next_at > $2 THEN $1 ELSE next_at END,
+	return tx.Do(ctx, `UPDATE telemetry_transmissions SET next_at = CASE WHEN next_at > $2 THEN $1 ELSE next_at END,
 			claimed_until = CASE WHEN claimed_until > $2 THEN $1 ELSE claimed_until END
 		WHERE next_at > $2 OR claimed_until > $2`, now, beyond)
-	return err
 }
 
 // nextAttempt returns when the next transmission is due; nil: none is.

@@ -26,8 +26,8 @@ func TestGuide(t *testing.T) {
 		switch m[1] {
 		case "rego":
 			if modules++; (lang.Library{Source: m[3]}).Package() != "" {
-				if issues, err := lang.CheckLibrary(m[3], libs...); err != nil || len(issues) > 0 {
-					t.Errorf("the library of the guide has issues: %v %v\n%s", issues, err, m[3])
+				if issues := lang.CheckLibrary(m[3], libs...); len(issues) > 0 {
+					t.Errorf("the library of the guide has issues: %v\n%s", issues, m[3])
 				}
 				libs = append(libs, lang.Library{ID: int64(modules), Version: 1, Source: m[3]})
 			} else {

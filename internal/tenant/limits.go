@@ -17,7 +17,7 @@ const usageLimit = "usage_limit"
 // it does. It serialises such transactions, so that parallel ones cannot exceed the limit together.
 // If the new objects reach 80 or 100 %, it opens the alert.
 func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int64) error {
-	settings, err := selectSettings(ctx, tx)
+	settings, err := SettingsIn(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -43,15 +43,12 @@ func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string, n int6
 // UpdateUsageAlerts reports that a tenant has one object less, within the transaction that removed it, and
 // resolves the alerts that no longer apply.
 func (s *Service) UpdateUsageAlerts(ctx context.Context, tx *db.Tx, kind string) error {
-	settings, err := selectSettings(ctx, tx)
+	settings, err := SettingsIn(ctx, tx)
 	if err != nil {
 		return err
 	}
 	return s.updateAlerts(ctx, tx, settings, kind, 0)
 }
-
-// SettingsIn reads the tenant's settings inside the caller's transaction.
-func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) { return selectSettings(ctx, tx) }
 
 // usage counts the tenant's objects.
 func (s *Service) usage(ctx context.Context, tx *db.Tx) (*Usage, error) {
@@ -145,7 +142,7 @@ func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID)
 		return list, err
 	}
 	err = store.Write(ctx, func(tx *db.Tx) error {
-		settings, err := selectSettings(ctx, tx)
+		settings, err := SettingsIn(ctx, tx)
 		if err != nil {
 			return err
 		}

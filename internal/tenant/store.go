@@ -16,19 +16,17 @@ const columns = `id, name, domain, custom_domain, status, region, plan_type, cre
 const settingsRow = "tenant"
 
 func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+	return tx.Do(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
-	return err
 }
 
 // insertDefault also completes a row with default values.
 func insertDefault(ctx context.Context, tx *db.Tx, t Tenant) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+	return tx.Do(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (id) DO UPDATE SET
 			region = CASE WHEN tenants.region = '' THEN excluded.region ELSE tenants.region END,
 			domain = CASE WHEN tenants.domain = '' THEN excluded.domain ELSE tenants.domain END`,
 		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings, t.Vendor, t.Attempt)
-	return err
 }
 
 func updateTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
@@ -108,8 +106,7 @@ func checkDomainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
 }
 
 func markDeleted(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
-	return err
+	return tx.Do(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
 }
 
 // selectPurged lists the tenants that are completely purged, since a time.
@@ -120,7 +117,7 @@ func selectPurged(ctx context.Context, tx *db.Tx, since time.Time) ([]scope.Tena
 // putSettings writes the tenant's own copy of its settings. If bouncers must learn of the change,
 // it increments BouncerRevision. The caller holds the lock "tenant".
 func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
-	before, err := selectSettings(ctx, tx)
+	before, err := SettingsIn(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -129,12 +126,12 @@ func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
 			return err
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+	return tx.Do(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingsRow, s)
-	return err
 }
 
-func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
+// SettingsIn reads the tenant's settings inside the caller's transaction.
+func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) {
 	row, err := db.One[struct {
 		Value Settings `db:"value"`
 	}](ctx, tx, `SELECT value FROM settings WHERE name = $1`, settingsRow)
@@ -145,9 +142,8 @@ func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
 }
 
 func insertAlert(ctx context.Context, tx *db.Tx, a Alert) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenant_alerts (type, severity, subject, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
+	return tx.Do(ctx, `INSERT INTO tenant_alerts (type, severity, subject, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
 		a.Type, a.Severity, a.Subject, a.Message, a.CreatedAt)
-	return err
 }
 
 // resolveAlert ends an alert; false: it has ended already.
@@ -179,10 +175,9 @@ func selectEnforcement(ctx context.Context, tx *db.Tx, env scope.Env) (Enforceme
 }
 
 func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
-	_, err := tx.Exec(ctx, `INSERT INTO enforcement (environment, mode, updated_at, updated_by) VALUES ($1, $2, $3, $4)
+	return tx.Do(ctx, `INSERT INTO enforcement (environment, mode, updated_at, updated_by) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (environment) DO UPDATE SET mode = excluded.mode, updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
 		e.Environment, e.Mode, e.UpdatedAt, e.UpdatedBy)
-	return err
 }
 
 // completeTenant ends an attempt, and returns the number of tenants that it completed.
@@ -200,10 +195,14 @@ func undoTenant(ctx context.Context, tx *db.Tx, t Tenant) (int64, error) {
 	return tx.Exec(ctx, `UPDATE tenants SET status = $4 WHERE id = $1 AND attempt = $2 AND created_at = $3`, t.ID, t.Attempt, t.CreatedAt, purging)
 }
 
-func countDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+// CountDeletedOfVendor counts the deleted tenants of a vendor whose data is kept, within tx,
+// a transaction of the system store.
+func CountDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status = $2`, vendor, Deleted)
 }
 
-func countOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
+// CountOfVendor counts the tenants of a vendor within tx, a transaction of the system store. It
+// includes incomplete tenants and excludes deleted ones.
+func CountOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE vendor = $1 AND status IN ($2, $3)`, vendor, Active, Suspended)
 }

@@ -9,9 +9,8 @@ import (
 )
 
 func insertIntent(ctx context.Context, tx *db.Tx, in intent) error {
-	_, err := tx.Exec(ctx, `INSERT INTO tenant_intents (seq, tenant, home, at, telling) VALUES ($1, $2, $3, $4, $5)`,
+	return tx.Do(ctx, `INSERT INTO tenant_intents (seq, tenant, home, at, telling) VALUES ($1, $2, $3, $4, $5)`,
 		in.Seq, in.Tenant, in.Home, in.At, in.Line)
-	return err
 }
 
 // selectIntents lists the intents up to a time, oldest first.
@@ -21,8 +20,7 @@ func selectIntents(ctx context.Context, tx *db.Tx, until time.Time) ([]intent, e
 
 // deleteIntentsFor deletes the intents for the log of a purged tenant.
 func deleteIntentsFor(ctx context.Context, tx *db.Tx, home scope.TenantID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM tenant_intents WHERE home = $1`, home)
-	return err
+	return tx.Do(ctx, `DELETE FROM tenant_intents WHERE home = $1`, home)
 }
 
 // deleteIntent returns how many intents it deleted: 0 if another server has completed the change.

@@ -24,25 +24,21 @@ func upsertRenewals(ctx context.Context, tx *db.Tx, keys []AlertKey, at time.Tim
 	for i, k := range keys {
 		rows[i] = []any{k.Tenant, k.Type, k.Subject, at}
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO replica_alerts (tenant, type, subject, renewed_at) VALUES `, rows,
+	return db.DoRows(ctx, tx, `INSERT INTO replica_alerts (tenant, type, subject, renewed_at) VALUES `, rows,
 		` ON CONFLICT (tenant, type, subject) DO UPDATE SET renewed_at = excluded.renewed_at`)
-	return err
 }
 
 // insertRenewal stores an alert that has no row.
 func insertRenewal(ctx context.Context, tx *db.Tx, k AlertKey, at time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO replica_alerts (tenant, type, subject, renewed_at) VALUES ($1, $2, $3, $4) ON CONFLICT (tenant, type, subject) DO NOTHING`,
+	return tx.Do(ctx, `INSERT INTO replica_alerts (tenant, type, subject, renewed_at) VALUES ($1, $2, $3, $4) ON CONFLICT (tenant, type, subject) DO NOTHING`,
 		k.Tenant, k.Type, k.Subject, at)
-	return err
 }
 
 // deleteRenewal deletes the row of an alert, unless it was renewed after at.
 func deleteRenewal(ctx context.Context, tx *db.Tx, k AlertKey, at time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM replica_alerts WHERE tenant = $1 AND type = $2 AND subject = $3 AND renewed_at <= $4`, k.Tenant, k.Type, k.Subject, at)
-	return err
+	return tx.Do(ctx, `DELETE FROM replica_alerts WHERE tenant = $1 AND type = $2 AND subject = $3 AND renewed_at <= $4`, k.Tenant, k.Type, k.Subject, at)
 }
 
 func deleteRenewals(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM replica_alerts WHERE tenant = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM replica_alerts WHERE tenant = $1`, id)
 }

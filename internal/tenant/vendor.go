@@ -79,15 +79,3 @@ func (s *Service) OfVendor(ctx context.Context, vendor string, id scope.TenantID
 func (s *Service) ListOfVendor(ctx context.Context, vendor string, f Filter) (Page, error) {
 	return db.ReadStore(ctx, s.Stores.System(), func(tx *db.Tx) (Page, error) { return selectPage(ctx, tx, "", vendor, f) })
 }
-
-// CountOfVendor counts the tenants of a vendor within tx, a transaction of the system store. It
-// includes incomplete tenants and excludes deleted ones.
-func CountOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
-	return countOfVendor(ctx, tx, vendor)
-}
-
-// CountDeletedOfVendor counts the deleted tenants of a vendor whose data is kept, within tx,
-// a transaction of the system store.
-func CountDeletedOfVendor(ctx context.Context, tx *db.Tx, vendor string) (int64, error) {
-	return countDeletedOfVendor(ctx, tx, vendor)
-}

@@ -42,7 +42,7 @@ type IdentityDraft struct {
 func (s *Service) Identities(ctx context.Context, sc scope.Scope, userID string) ([]Identity, error) {
 	var list []Identity
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		if _, err = selectUser(ctx, tx, userID); err == nil {
+		if _, err = ByID(ctx, tx, userID); err == nil {
 			list, err = selectIdentities(ctx, tx, userID)
 		}
 		return err
@@ -56,7 +56,7 @@ func (s *Service) Identities(ctx context.Context, sc scope.Scope, userID string)
 func (s *Service) Link(ctx context.Context, sc scope.Scope, userID string, d IdentityDraft) (Identity, error) {
 	made := Identity{ID: s.NewID(), Issuer: d.Issuer, Subject: d.Subject, UserID: userID, CreatedAt: db.Stamp(s.Now()), CreatedBy: sc.Actor.Name}
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		u, err := lockUser(ctx, tx, userID)
+		u, err := LockByID(ctx, tx, userID)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, i
 // person.
 func (s *Service) Unlink(ctx context.Context, sc scope.Scope, userID, id string) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
-		u, err := lockUser(ctx, tx, userID)
+		u, err := LockByID(ctx, tx, userID)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func ByIdentity(ctx context.Context, tx *db.Tx, issuer, subject string) (User, e
 	if err != nil {
 		return User{}, err
 	}
-	return lockUser(ctx, tx, id.UserID)
+	return LockByID(ctx, tx, id.UserID)
 }
 
 // Enrol creates a person from the data of an identity provider, within tx, and links them. Faults:
@@ -151,7 +151,7 @@ func (s *Service) Enrol(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft,
 
 // LinkWithin is Link within tx, for a person who was found by data of their directory.
 func (s *Service) LinkWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, userID string, by IdentityDraft) (User, error) {
-	u, err := lockUser(ctx, tx, userID)
+	u, err := LockByID(ctx, tx, userID)
 	if err != nil {
 		return User{}, err
 	}
@@ -161,11 +161,6 @@ func (s *Service) LinkWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, use
 // UpdateWithin is Update within tx, without a password.
 func (s *Service) UpdateWithin(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change) (User, error) {
 	return s.change(ctx, tx, sc, id, ch, "")
-}
-
-// RecordIdentityUse records when a person signed in with an identity.
-func RecordIdentityUse(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
-	return touchIdentity(ctx, tx, issuer, subject, at)
 }
 
 // RecordPasswordUse records that a person signed in with a password, and by which methods (RFC 8176). It

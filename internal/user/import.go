@@ -187,7 +187,7 @@ func (s *Service) addConflicts(ctx context.Context, sc scope.Scope, list []entry
 
 // addConflict adds to wrong a person of an import whose id or name is in use.
 func addConflict(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
-	if _, err := selectUser(ctx, tx, u.ID); err == nil {
+	if _, err := ByID(ctx, tx, u.ID); err == nil {
 		wrong.add(line, "/id", "belongs to an existing person")
 	} else if !fault.Is(err, fault.NotFound) {
 		return err

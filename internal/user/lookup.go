@@ -26,7 +26,7 @@ func IsDisabled(ctx context.Context, tx *db.Tx, subject string) (bool, error) {
 
 // findBySubject finds a person by id, else by user name or address.
 func findBySubject(ctx context.Context, tx *db.Tx, subject string) (User, error) {
-	u, err := selectUser(ctx, tx, subject)
+	u, err := ByID(ctx, tx, subject)
 	if fault.Is(err, fault.NotFound) {
 		u, err = selectByName(ctx, tx, Fold(subject))
 	}

@@ -15,7 +15,7 @@ func (s *Service) ByName(ctx context.Context, sc scope.Scope, name string) (User
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		found, err = selectByName(ctx, tx, Fold(name))
 		if errors.Is(err, db.ErrNoRows) {
-			found, err = selectUser(ctx, tx, name)
+			found, err = ByID(ctx, tx, name)
 		}
 		return err
 	})

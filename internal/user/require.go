@@ -17,7 +17,7 @@ func RequireActor(ctx context.Context, tx *db.Tx, sc scope.Scope) error {
 	if sc.Actor.Kind != scope.Person || sc.Platform && sc.Tenant != scope.DefaultTenant {
 		return nil
 	}
-	u, err := lockUser(ctx, tx, sc.Actor.ID)
+	u, err := LockByID(ctx, tx, sc.Actor.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && u.Status != Active {
 		return ended()
 	}

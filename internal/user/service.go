@@ -122,7 +122,7 @@ func (s *Service) CreateFirst(ctx context.Context, sc scope.Scope, d Draft) (mad
 		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
 		Status: Active, CreatedAt: now, UpdatedAt: now,
 	}
-	n, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (int64, error) { return countUsers(ctx, tx) })
+	n, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (int64, error) { return Count(ctx, tx) })
 	if err != nil || n > 0 {
 		return false, err
 	}
@@ -133,7 +133,7 @@ func (s *Service) CreateFirst(ctx context.Context, sc scope.Scope, d Draft) (mad
 		if err := tx.Lock(ctx, "users.first"); err != nil {
 			return err
 		}
-		n, err := countUsers(ctx, tx)
+		n, err := Count(ctx, tx)
 		made = err == nil && n == 0
 		if !made {
 			return err
@@ -152,7 +152,7 @@ func (s *Service) Recover(ctx context.Context, sc scope.Scope, id, password stri
 
 // Get finds a person by id.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, error) {
-	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (User, error) { return selectUser(ctx, tx, id) })
+	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (User, error) { return ByID(ctx, tx, id) })
 }
 
 // List returns one page of people, oldest first.
@@ -186,7 +186,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 // change is the transaction of Update. hash is that of a new password; empty for none. offences are
 // reported together with those of the names.
 func (s *Service) change(ctx context.Context, tx *db.Tx, sc scope.Scope, id string, ch Change, hash string, offences ...error) (User, error) {
-	before, err := lockUser(ctx, tx, id)
+	before, err := LockByID(ctx, tx, id)
 	if err != nil {
 		return User{}, err
 	}
@@ -206,7 +206,7 @@ func (s *Service) change(ctx context.Context, tx *db.Tx, sc scope.Scope, id stri
 func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch RolesChange) (User, error) {
 	var after User
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		before, err := lockUser(ctx, tx, id)
+		before, err := LockByID(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 
 // Remove is Delete within tx. The caller must increment Revision.
 func (s *Service) Remove(ctx context.Context, tx *db.Tx, sc scope.Scope, id string) (User, error) {
-	u, err := lockUser(ctx, tx, id)
+	u, err := LockByID(ctx, tx, id)
 	if err != nil {
 		return User{}, err
 	}
@@ -335,20 +335,6 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, sc scope.Scope, d Draft, s
 func ByName(ctx context.Context, tx *db.Tx, name string) (User, error) {
 	return selectByName(ctx, tx, Fold(name))
 }
-
-// LockByID is ByID, and locks the person until the transaction ends.
-func LockByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return lockUser(ctx, tx, id) }
-
-// ByID finds a person within the caller's transaction.
-func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return selectUser(ctx, tx, id) }
-
-// RecordSignIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
-func RecordSignIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
-	return touchUser(ctx, tx, id, at, rehash)
-}
-
-// Count returns the number of people of the tenant, for its limits.
-func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countUsers(ctx, tx) }
 
 // keepAdministrator returns Conflict "last_administrator" if nobody could administer the deployment
 // any more. In other tenants a platform administrator can help, so there it only stops a directory

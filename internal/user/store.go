@@ -26,19 +26,19 @@ func insertUsers(ctx context.Context, tx *db.Tx, people []User) error {
 }
 
 func updateUser(ctx context.Context, tx *db.Tx, u User) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET email = $2, username = $3, password_hash = $4, roles = $5, department = $6,
+	return tx.Do(ctx, `UPDATE users SET email = $2, username = $3, password_hash = $4, roles = $5, department = $6,
 		attributes = $7, status = $8, updated_at = $9 WHERE id = $1`,
 		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.UpdatedAt)
-	return err
 }
 
-func touchUser(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET last_login_at = $2,
+// RecordSignIn records the time of a sign-in. If rehash is not empty, it replaces the password's hash.
+func RecordSignIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
+	return tx.Do(ctx, `UPDATE users SET last_login_at = $2,
 		password_hash = CASE WHEN $3 = '' THEN password_hash ELSE $3 END WHERE id = $1`, id, at, rehash)
-	return err
 }
 
-func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+// ByID finds a person within the caller's transaction.
+func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	u, err := db.One[User](ctx, tx, `SELECT `+columns+` FROM users WHERE id = $1`, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return User{}, fault.NotFoundf("there is no such user")
@@ -46,12 +46,12 @@ func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	return u, err
 }
 
-// lockUser reads a person, and locks the row until the transaction ends.
-func lockUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+// LockByID is ByID, and locks the person until the transaction ends.
+func LockByID(ctx context.Context, tx *db.Tx, id string) (User, error) {
 	if err := tx.Lock(ctx, "user:"+id); err != nil {
 		return User{}, err
 	}
-	return selectUser(ctx, tx, id)
+	return ByID(ctx, tx, id)
 }
 
 // hasSession reports whether a session of a person has not been ended.
@@ -85,7 +85,8 @@ func selectPage(ctx context.Context, tx *db.Tx, f Filter) (Page, error) {
 
 func likeEscaper() *strings.Replacer { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`) }
 
-func countUsers(ctx context.Context, tx *db.Tx) (int64, error) {
+// Count returns the number of people of the tenant, for its limits.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM users`)
 }
 
@@ -94,7 +95,7 @@ func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
 		return err
 	}
 	for _, q := range []string{`DELETE FROM user_identities WHERE user_id = $1`, `DELETE FROM users WHERE id = $1`} {
-		if _, err := tx.Exec(ctx, q, id); err != nil {
+		if err := tx.Do(ctx, q, id); err != nil {
 			return err
 		}
 	}
@@ -118,14 +119,12 @@ func putNames(ctx context.Context, tx *db.Tx, people ...User) error {
 }
 
 func dropNames(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
 }
 
 // DropPasswords removes the passwords of all people of a tenant.
 func DropPasswords(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE users SET password_hash = ''`)
-	return err
+	return tx.Do(ctx, `UPDATE users SET password_hash = ''`)
 }
 
 func selectUsernames(ctx context.Context, tx *db.Tx) ([]string, error) {

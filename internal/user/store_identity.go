@@ -31,11 +31,10 @@ func selectIdentities(ctx context.Context, tx *db.Tx, userID string) ([]Identity
 }
 
 func deleteIdentity(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM user_identities WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM user_identities WHERE id = $1`, id)
 }
 
-func touchIdentity(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE user_identities SET last_used_at = $3 WHERE issuer = $1 AND subject = $2`, issuer, subject, at)
-	return err
+// RecordIdentityUse records when a person signed in with an identity.
+func RecordIdentityUse(ctx context.Context, tx *db.Tx, issuer, subject string, at time.Time) error {
+	return tx.Do(ctx, `UPDATE user_identities SET last_used_at = $3 WHERE issuer = $1 AND subject = $2`, issuer, subject, at)
 }

@@ -15,20 +15,17 @@ import (
 const columns = `id, name, max_tenants, requests_per_hour, version, created_by, created_at, updated_at`
 
 func insertVendor(ctx context.Context, tx *db.Tx, v Vendor) error {
-	_, err := tx.Exec(ctx, `INSERT INTO vendors (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+	return tx.Do(ctx, `INSERT INTO vendors (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		v.ID, v.Name, v.MaxTenants, v.RequestsPerHour, v.Version, v.CreatedBy, v.CreatedAt, v.UpdatedAt)
-	return err
 }
 
 func updateVendor(ctx context.Context, tx *db.Tx, v Vendor) error {
-	_, err := tx.Exec(ctx, `UPDATE vendors SET name = $2, max_tenants = $3, requests_per_hour = $4, version = $5, updated_at = $6 WHERE id = $1`,
+	return tx.Do(ctx, `UPDATE vendors SET name = $2, max_tenants = $3, requests_per_hour = $4, version = $5, updated_at = $6 WHERE id = $1`,
 		v.ID, v.Name, v.MaxTenants, v.RequestsPerHour, v.Version, v.UpdatedAt)
-	return err
 }
 
 func deleteVendor(ctx context.Context, tx *db.Tx, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM vendors WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM vendors WHERE id = $1`, id)
 }
 
 func selectVendor(ctx context.Context, tx *db.Tx, id string) (Vendor, error) {
@@ -90,29 +87,24 @@ type provisioning struct {
 const provisioningColumns = `attempt, vendor, request, tenant, created_at, until, answer`
 
 func insertProvisioning(ctx context.Context, tx *db.Tx, p provisioning) error {
-	_, err := tx.Exec(ctx, `INSERT INTO provisionings (`+provisioningColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+	return tx.Do(ctx, `INSERT INTO provisionings (`+provisioningColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		p.Attempt, p.Vendor, p.Request, p.Tenant, p.CreatedAt, p.Until, []byte{})
-	return err
 }
 
 func putAnswer(ctx context.Context, tx *db.Tx, attempt string, answer []byte) error {
-	_, err := tx.Exec(ctx, `UPDATE provisionings SET answer = $2 WHERE attempt = $1`, attempt, answer)
-	return err
+	return tx.Do(ctx, `UPDATE provisionings SET answer = $2 WHERE attempt = $1`, attempt, answer)
 }
 
 func deleteProvisioning(ctx context.Context, tx *db.Tx, attempt string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM provisionings WHERE attempt = $1`, attempt)
-	return err
+	return tx.Do(ctx, `DELETE FROM provisionings WHERE attempt = $1`, attempt)
 }
 
 func deleteProvisioningsOf(ctx context.Context, tx *db.Tx, id scope.TenantID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM provisionings WHERE tenant = $1 AND length(answer) > 0`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM provisionings WHERE tenant = $1 AND length(answer) > 0`, id)
 }
 
 func deleteAnswersBefore(ctx context.Context, tx *db.Tx, at time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM provisionings WHERE length(answer) > 0 AND created_at < $1`, at)
-	return err
+	return tx.Do(ctx, `DELETE FROM provisionings WHERE length(answer) > 0 AND created_at < $1`, at)
 }
 
 // selectRequest lists the provisionings of a request since a time.

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"reflect"
@@ -236,7 +237,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 		return TestResult{}, fault.Wrap(err, "open the secret")
 	}
 	now := s.Now()
-	p := payload{"evt_" + hexOf(random), t.EventType, db.Stamp(now), data}
+	p := payload{"evt_" + hex.EncodeToString(random), t.EventType, db.Stamp(now), data}
 	a, _ := s.post(ctx, w.URL, secrets, p, now)
 	state := Dead
 	if a.ok() {

@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -99,8 +98,6 @@ func checkSecret(secret string) error {
 	}
 	return nil
 }
-
-func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
 // standardKey returns the key for Standard Webhooks: the decoded base64 after whsec_, or the secret
 // itself if it has no such form.

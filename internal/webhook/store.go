@@ -50,11 +50,10 @@ func updateWebhook(ctx context.Context, tx *db.Tx, w Webhook) (Webhook, error) {
 }
 
 func deleteWebhook(ctx context.Context, tx *db.Tx, id int64) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM webhook_deliveries WHERE webhook_id = $1`, id); err != nil {
+	if err := tx.Do(ctx, `DELETE FROM webhook_deliveries WHERE webhook_id = $1`, id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM webhooks WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `DELETE FROM webhooks WHERE id = $1`, id)
 }
 
 // laneStates returns the enabled subscriptions, and when each has something to send.
@@ -91,14 +90,12 @@ func noteOutcome(ctx context.Context, tx *db.Tx, id int64, holder string, now ti
 
 // pauseLane stops calls of the receiver until a time.
 func pauseLane(ctx context.Context, tx *db.Tx, id int64, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = $2 WHERE id = $1`, id, until)
-	return err
+	return tx.Do(ctx, `UPDATE webhooks SET paused_until = $2 WHERE id = $1`, id, until)
 }
 
 // resumeLane ends the pause of a receiver.
 func resumeLane(ctx context.Context, tx *db.Tx, id int64) error {
-	_, err := tx.Exec(ctx, `UPDATE webhooks SET paused_until = NULL WHERE id = $1`, id)
-	return err
+	return tx.Do(ctx, `UPDATE webhooks SET paused_until = NULL WHERE id = $1`, id)
 }
 
 // Secrets declares the secrets of webhooks, for package reseal.

@@ -24,9 +24,8 @@ func queueEvent(ctx context.Context, tx *db.Tx, o event.Occurrence, object strin
 }
 
 func insertPayload(ctx context.Context, tx *db.Tx, p payload) error {
-	_, err := tx.Exec(ctx, `INSERT INTO webhook_events (event_id, event_type, at, data) VALUES ($1, $2, $3, $4) ON CONFLICT (event_id) DO NOTHING`,
+	return tx.Do(ctx, `INSERT INTO webhook_events (event_id, event_type, at, data) VALUES ($1, $2, $3, $4) ON CONFLICT (event_id) DO NOTHING`,
 		p.EventID, p.EventType, p.Timestamp, p.Data)
-	return err
 }
 
 // parcel is a delivery with its event, as a lane sends it.
@@ -51,23 +50,20 @@ func dueParcels(ctx context.Context, tx *db.Tx, webhook int64, now time.Time, n 
 // updateDelivery stores how an attempt at one delivery ended. finished is nil while the delivery
 // waits.
 func updateDelivery(ctx context.Context, tx *db.Tx, p parcel, state string, last Attempt, finished *time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET state = $2, attempts = $3, log = $4, response_status = $5, error = $6, finished_at = $7
+	return tx.Do(ctx, `UPDATE webhook_deliveries SET state = $2, attempts = $3, log = $4, response_status = $5, error = $6, finished_at = $7
 		WHERE id = $1 AND state = 'pending'`, p.ID, state, p.Attempts, p.Log, last.ResponseStatus, last.Error, finished)
-	return err
 }
 
 // postpone delays the waiting deliveries about an object, so that they do not overtake the failed
 // one.
 func postpone(ctx context.Context, tx *db.Tx, webhook int64, object string, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET next_at = $3 WHERE webhook_id = $1 AND object = $2 AND state = 'pending' AND next_at < $3`,
+	return tx.Do(ctx, `UPDATE webhook_deliveries SET next_at = $3 WHERE webhook_id = $1 AND object = $2 AND state = 'pending' AND next_at < $3`,
 		webhook, object, until)
-	return err
 }
 
 // makeAllDue makes all waiting deliveries due, because the receiver is back.
 func makeAllDue(ctx context.Context, tx *db.Tx, webhook int64, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET next_at = $2 WHERE webhook_id = $1 AND state = 'pending' AND next_at > $2`, webhook, now)
-	return err
+	return tx.Do(ctx, `UPDATE webhook_deliveries SET next_at = $2 WHERE webhook_id = $1 AND state = 'pending' AND next_at > $2`, webhook, now)
 }
 
 // expireDeliveries gives up at most n deliveries that have expired, and returns how many.

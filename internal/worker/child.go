@@ -65,7 +65,7 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 	}()
 	switch req.Op {
 	case opValidate:
-		return c.validate(req)
+		return reply{Issues: lang.CheckModule(req.Source, req.Libraries...)}
 	case opLint:
 		return c.lint(ctx, req)
 	case opTest:
@@ -83,14 +83,6 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 	default:
 		return reply{Error: "unknown operation " + req.Op}
 	}
-}
-
-func (c *child) validate(req request) reply {
-	issues, err := lang.CheckModule(req.Source, req.Libraries...)
-	if err != nil {
-		return reply{Error: err.Error()}
-	}
-	return reply{Issues: issues}
 }
 
 func (c *child) lint(ctx context.Context, req request) reply {

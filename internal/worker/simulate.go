@@ -238,7 +238,7 @@ func (t *simulationInput) documents() (input, data value.Value, err error) {
 func (c *child) simulate(ctx context.Context, req request) reply {
 	t := req.Simulation
 	if t == nil {
-		return reply{Error: "no trial in the request"}
+		return reply{Error: "no simulation in the request"}
 	}
 	control, issues := c.compiled(t.Meta, req.Source, req.Libraries)
 	if len(issues) > 0 {

@@ -39,11 +39,6 @@ func (s Series) Has(d Series) bool {
 		(s.Bouncer == 0 || s.Bouncer == d.Bouncer) && (s.Subject == "" || digest.Key(s.Subject) == d.Subject)
 }
 
-// Counted returns the series that are counted in addition to whole environments.
-func Counted(ctx context.Context, tx *db.Tx) ([]Series, error) {
-	return listSeries(ctx, tx)
-}
-
 // Count sets the series that are counted from now on. The counts of earlier series stay until
 // their retention ends.
 func Count(ctx context.Context, tx *db.Tx, all []Series) error {

@@ -34,8 +34,7 @@ func Store(ctx context.Context, tx *db.Tx, rs Rollups) error {
 	for c, n := range sums {
 		list = append(list, []any{c.width, c.bucket, c.environment, c.measure, n})
 	}
-	_, err := db.ExecRows(ctx, tx, insertRollups, list, addRollups)
-	return err
+	return db.DoRows(ctx, tx, insertRollups, list, addRollups)
 }
 
 type storedSum struct {

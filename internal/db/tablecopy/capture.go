@@ -46,8 +46,7 @@ func (c *Copy) capture(ctx context.Context) error {
 		if err := execAll(ctx, tx, `DELETE FROM gh_move_state`, `DELETE FROM gh_move_log`); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO gh_move_state (token, fenced) VALUES ($1, 0)`, c.Token)
-		return err
+		return tx.Do(ctx, `INSERT INTO gh_move_state (token, fenced) VALUES ($1, 0)`, c.Token)
 	})
 	if err != nil {
 		return err
@@ -80,7 +79,7 @@ func logID(kind string) string {
 
 func execAll(ctx context.Context, tx *db.Tx, statements ...string) error {
 	for _, s := range statements {
-		if _, err := tx.Exec(ctx, s); err != nil {
+		if err := tx.Do(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -216,11 +215,9 @@ func (c *Copy) trimLog(ctx context.Context, ids []int64) error {
 			return err
 		}
 		if c.From.Kind() == sqlite { // transactions commit in the order of their ids, so none is missing below last
-			_, err := tx.Exec(ctx, `DELETE FROM gh_move_log WHERE id <= $1`, last)
-			return err
+			return tx.Do(ctx, `DELETE FROM gh_move_log WHERE id <= $1`, last)
 		}
-		_, err := db.ExecRows(ctx, tx, `DELETE FROM gh_move_log WHERE (id) IN (VALUES `, rows, `)`, string(integer))
-		return err
+		return db.DoRows(ctx, tx, `DELETE FROM gh_move_log WHERE (id) IN (VALUES `, rows, `)`, string(integer))
 	})
 }
 
@@ -258,7 +255,7 @@ func Release(ctx context.Context, d *db.DB, token int64) error {
 		return err
 	}
 	err = d.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE gh_move_state SET fenced = 0, token = $1 WHERE token <= $1`, token); err != nil {
+		if err := tx.Do(ctx, `UPDATE gh_move_state SET fenced = 0, token = $1 WHERE token <= $1`, token); err != nil {
 			return err
 		}
 		newer, err := db.One[int64](ctx, tx, `SELECT count(*) FROM gh_move_state WHERE token > $1`, token)

@@ -176,13 +176,10 @@ func merge(from, to []table) ([]table, error) {
 
 // version lists the migrations that were applied to a store, as a text for comparison.
 func version(ctx context.Context, d *db.DB) (string, error) {
-	var out string
-	err := d.Read(ctx, func(tx *db.Tx) error {
-		all, err := db.All[int64](ctx, tx, `SELECT version_id FROM goose_db_version WHERE is_applied ORDER BY version_id`)
-		out = fmt.Sprint(all)
-		return err
+	all, err := db.ReadStore(ctx, d, func(tx *db.Tx) ([]int64, error) {
+		return db.All[int64](ctx, tx, `SELECT version_id FROM goose_db_version WHERE is_applied ORDER BY version_id`)
 	})
-	return out, err
+	return fmt.Sprint(all), err
 }
 
 // quote quotes the name of a table or column.

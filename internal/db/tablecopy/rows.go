@@ -113,8 +113,7 @@ func (t table) insert(ctx context.Context, tx *db.Tx, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err := db.ExecRows(ctx, tx, `INSERT INTO `+quote(t.name)+` (`+t.names()+`) VALUES `, rows, "")
-	return err
+	return db.DoRows(ctx, tx, `INSERT INTO `+quote(t.name)+` (`+t.names()+`) VALUES `, rows, "")
 }
 
 // remove deletes the rows with the keys.
@@ -126,8 +125,7 @@ func (t table) remove(ctx context.Context, tx *db.Tx, keys map[string][]any) err
 	for _, k := range keys {
 		rows = append(rows, k)
 	}
-	_, err := db.ExecRows(ctx, tx, `DELETE FROM `+quote(t.name)+` WHERE (`+t.keyNames("")+`) IN (VALUES `, rows, `)`, t.keyTypes()...)
-	return err
+	return db.DoRows(ctx, tx, `DELETE FROM `+quote(t.name)+` WHERE (`+t.keyNames("")+`) IN (VALUES `, rows, `)`, t.keyTypes()...)
 }
 
 // lookups are the possible numbers of keys in one query. There are only a few, so that statements

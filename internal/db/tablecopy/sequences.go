@@ -59,10 +59,10 @@ func setLastIDs(ctx context.Context, tx *db.Tx, kind string, last map[string]int
 	}
 	for name, id := range last {
 		if kind == sqlite {
-			if _, err := tx.Exec(ctx, `DELETE FROM sqlite_sequence WHERE name = $1`, name); err != nil {
+			if err := tx.Do(ctx, `DELETE FROM sqlite_sequence WHERE name = $1`, name); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, `INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)`, name, id); err != nil {
+			if err := tx.Do(ctx, `INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)`, name, id); err != nil {
 				return err
 			}
 			continue

@@ -72,14 +72,14 @@ func (c *Copy) Begin(ctx context.Context) error {
 		return err
 	}
 	err = c.To.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `CREATE TABLE gh_move_target (token BIGINT NOT NULL)`); err != nil {
+		if err := tx.Do(ctx, `CREATE TABLE gh_move_target (token BIGINT NOT NULL)`); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO gh_move_target (token) VALUES ($1)`, c.Token); err != nil {
+		if err := tx.Do(ctx, `INSERT INTO gh_move_target (token) VALUES ($1)`, c.Token); err != nil {
 			return err
 		}
 		for _, t := range c.tables { // migrations insert rows
-			if _, err := tx.Exec(ctx, `DELETE FROM `+quote(t.name)); err != nil {
+			if err := tx.Do(ctx, `DELETE FROM `+quote(t.name)); err != nil {
 				return err
 			}
 		}
@@ -151,7 +151,7 @@ func (c *Copy) Tables(ctx context.Context) error {
 	}
 	return c.write(ctx, func(tx *db.Tx) error { // without statistics, PostgreSQL scans whole tables to find a row
 		for _, t := range c.tables {
-			if _, err := tx.Exec(ctx, `ANALYZE `+quote(t.name)); err != nil {
+			if err := tx.Do(ctx, `ANALYZE `+quote(t.name)); err != nil {
 				return err
 			}
 		}
@@ -428,7 +428,7 @@ func (c *Copy) CopyTables(ctx context.Context, names ...string) error {
 				return fmt.Errorf("table %s: %w", t.name, err)
 			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE revisions SET value = value + $1`, int64(revisionJump)); err != nil {
+		if err := tx.Do(ctx, `UPDATE revisions SET value = value + $1`, int64(revisionJump)); err != nil {
 			return err
 		}
 		return setLastIDs(ctx, tx, c.To.Kind(), next)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -196,13 +197,8 @@ func brief(v value.Value, depth int) value.Value {
 	const longest, most, deepest = 300, 20, 5
 	switch v.Kind() {
 	case value.StringKind:
-		if text, _ := v.Str(); len(text) > longest {
-			cut := longest
-			for cut > 0 && text[cut]&0xc0 == 0x80 { // not within a character
-				cut--
-			}
-			return value.String(text[:cut] + "…")
-		}
+		text, _ := v.Str()
+		return value.String(truncate.Text(text, longest, "…"))
 	case value.ArrayKind:
 		if depth == deepest {
 			return value.String("…")

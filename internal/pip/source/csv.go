@@ -18,13 +18,14 @@ const formatYAML = "yaml"
 
 // decode parses an answer in the format of the source.
 func (r *run) decode(text string) (value.Value, error) {
-	if r.Format == formatCSV {
+	switch r.Format {
+	case formatCSV:
 		return decodeCSV(text)
-	}
-	if r.Format == formatYAML {
+	case formatYAML:
 		return decodeYAML(text)
+	default:
+		return decodeJSON(text)
 	}
-	return decodeJSON(text)
 }
 
 func decodeJSON(text string) (value.Value, error) {

@@ -83,15 +83,13 @@ func inquire(ctx context.Context, w *why.Module, in value.Value, data rego.DataS
 	return err
 }
 
-func isTrue(v value.Value) bool  { return v.True() }
-func isFalse(v value.Value) bool { return v.False() }
-func always(value.Value) bool    { return true }
+func always(value.Value) bool { return true }
 
 // fill fills in the rules that led to the effect, and the nearest rule that would grant access.
 func fill(e *reason.Explanation, q *why.Inquiry, effect rego.Effect) {
 	switch effect {
 	case rego.Allow:
-		decided(e, q.Holding("allow", isTrue))
+		decided(e, q.Holding("allow", value.Value.True))
 	case rego.Mask:
 		decided(e, q.Holding("mask", masks))
 	case rego.Deny:
@@ -100,7 +98,7 @@ func fill(e *reason.Explanation, q *why.Inquiry, effect rego.Effect) {
 			q.Without("deny", func() { e.Nearest = nearestWay(q) })
 			return
 		}
-		decided(e, q.Holding("allow", isFalse))
+		decided(e, q.Holding("allow", value.Value.False))
 		if e.Rule == "" {
 			e.Rule, e.Line = "allow", q.DefaultLine("allow")
 		}
@@ -156,10 +154,10 @@ func nearestGrant(q *why.Inquiry) (why.Branch, bool) {
 			return held[0], true
 		}
 	}
-	if held := q.Holding("allow", isTrue); len(held) > 0 {
+	if held := q.Holding("allow", value.Value.True); len(held) > 0 {
 		return held[0], true
 	}
-	best, ok := q.Nearest("allow", isTrue)
+	best, ok := q.Nearest("allow", value.Value.True)
 	if !refused {
 		if m, found := q.Nearest("mask", masks); found && (!ok || len(m.Missing) < len(best.Missing)) {
 			best, ok = m, true

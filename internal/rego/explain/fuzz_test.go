@@ -33,7 +33,7 @@ func FuzzSource(f *testing.F) {
 		f.Add(source, `{"a":1,"b":{"a":2},"m":["x"]}`)
 	}
 	f.Fuzz(func(t *testing.T, source, input string) {
-		errtest.Must(t, errtest.Of(lang.Check(source)))
+		_ = lang.Check(source)
 		list, issues := lang.Attributes(source)
 		again, _ := lang.Attributes(source)
 		one, _ := json.Marshal(list)

@@ -73,7 +73,7 @@ func blankUnclosed(source string, removed map[string]bool) (rest string, issues 
 			break
 		}
 		source = rest
-		issues = append(issues, Issue{Line: line, Column: column, Message: "the bracket that opens here is not closed before the next rule", Severity: SeverityError, Rule: "rego_parse_error"})
+		issues = append(issues, Issue{Line: line, Column: column, Message: "the bracket that opens here is not closed before the next rule", Severity: SeverityError, Rule: parseRule})
 	}
 	return source, issues
 }

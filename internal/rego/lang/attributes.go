@@ -37,7 +37,7 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 	defer func() {
 		// OPA's parser may panic on hostile text.
 		if p := recover(); p != nil {
-			list, issues = nil, []Issue{CrashIssue("the source cannot be read", p, "rego_parse_error")}
+			list, issues = nil, []Issue{CrashIssue("the source cannot be read", p, parseRule)}
 		}
 		issues = cleanIssues(source, issues)
 	}()

@@ -32,10 +32,10 @@ type checked struct {
 }
 
 // Check returns the issues that keep source from being a control that may use libs: at most 100,
-// in source order. The error is always nil.
-func Check(source string, libs ...Library) ([]Issue, error) {
+// in source order.
+func Check(source string, libs ...Library) []Issue {
 	_, issues := check(source, false, libs)
-	return issues, nil
+	return issues
 }
 
 // check parses and compiles the source of a control or a library within all bounds.

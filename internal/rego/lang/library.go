@@ -42,13 +42,12 @@ func (l Library) Package() string {
 }
 
 // CheckLibrary returns the issues that keep source from being a library beside others: at most
-// 100, in source order. It ignores an earlier version of the library among the others. The error
-// is always nil.
-func CheckLibrary(source string, others ...Library) ([]Issue, error) {
+// 100, in source order. It ignores an earlier version of the library among the others.
+func CheckLibrary(source string, others ...Library) []Issue {
 	own := Library{Source: source}.Package()
 	others = slices.DeleteFunc(slices.Clone(others), func(l Library) bool { return l.Package() == own })
 	_, issues := check(source, true, others)
-	return issues, nil
+	return issues
 }
 
 // Misplaced returns an issue if the package of a source does not fit its kind: the package of a
@@ -75,7 +74,7 @@ const (
 
 // CheckModule calls CheckLibrary if the package of a source is that of a library, and Check
 // otherwise.
-func CheckModule(source string, libs ...Library) ([]Issue, error) {
+func CheckModule(source string, libs ...Library) []Issue {
 	if (Library{Source: source}).Package() != "" {
 		return CheckLibrary(source, libs...)
 	}

@@ -47,11 +47,7 @@ func NormalisePath(raw string) (string, error) {
 
 // segmentChar reports whether a byte needs no escape in a segment (pchar of RFC 3986, section 3.3).
 func segmentChar(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
-	}
-	return strings.IndexByte("-._~!$&'()*+,;=:@", c) >= 0
+	return Unreserved(c) || strings.IndexByte("!$&'()*+,;=:@", c) >= 0
 }
 
 var segmentChars = func() (t [256]bool) {

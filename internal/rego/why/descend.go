@@ -14,10 +14,18 @@ const (
 	maxFacts   = 64
 )
 
+// rules returns the rules of a name; nil if there are none, or if it is a function.
+func (w *Module) rules(name string) *group {
+	if g := w.groups[name]; g != nil && g.Kind() != native.Function {
+		return g
+	}
+	return nil
+}
+
 // Holding returns the rules of a name that hold with a value that want accepts.
 func (q *Inquiry) Holding(rule string, want func(value.Value) bool) []Branch {
-	g := q.why.groups[rule]
-	if g == nil || g.Kind() == native.Function {
+	g := q.why.rules(rule)
+	if g == nil {
 		return nil
 	}
 	var out []Branch
@@ -32,8 +40,8 @@ func (q *Inquiry) Holding(rule string, want func(value.Value) bool) []Branch {
 // Nearest returns the rule of a name that needs the fewest changed conditions to hold with a value
 // that want accepts.
 func (q *Inquiry) Nearest(rule string, want func(value.Value) bool) (Branch, bool) {
-	g := q.why.groups[rule]
-	if g == nil || g.Kind() == native.Function {
+	g := q.why.rules(rule)
+	if g == nil {
 		return Branch{}, false
 	}
 	var best Branch
@@ -60,8 +68,8 @@ func (q *Inquiry) Nearest(rule string, want func(value.Value) bool) (Branch, boo
 
 // Without runs fn as if no rule of a name held. It evaluates the rules that use the name again.
 func (q *Inquiry) Without(rule string, fn func()) {
-	g := q.why.groups[rule]
-	if g == nil || g.Kind() == native.Function {
+	g := q.why.rules(rule)
+	if g == nil {
 		fn()
 		return
 	}
@@ -74,8 +82,8 @@ func (q *Inquiry) Without(rule string, fn func()) {
 // Readings returns the rules of a name that were evaluated, in source order: those that hold and
 // those that do not. In a chain of else branches, the last one is the one that holds.
 func (q *Inquiry) Readings(rule string) []Branch {
-	g := q.why.groups[rule]
-	if g == nil || g.Kind() == native.Function {
+	g := q.why.rules(rule)
+	if g == nil {
 		return nil
 	}
 	var out []Branch

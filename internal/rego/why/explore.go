@@ -2,6 +2,7 @@ package why
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -54,15 +55,15 @@ func (q *Inquiry) explore(cl *clause, args []value.Value, accept func(m *native.
 	}
 	m.SetParams(cl.of.Group, args)
 	clear(m.Slots[cl.lo:cl.hi])
-	sk := &exploration{now: make([]uint8, len(cl.conds)), passed: make([]bool, len(cl.segs)), left: maxTries, accept: accept}
-	sk.best = reading{clause: cl, args: args, n: math.MaxInt}
+	x := &exploration{now: make([]uint8, len(cl.conds)), passed: make([]bool, len(cl.segs)), left: maxTries, accept: accept}
+	x.best = reading{clause: cl, args: args, n: math.MaxInt}
 	outer := m.Attached
-	m.Attached = sk
+	m.Attached = x
 	if m.Err == nil {
 		cl.run(m)
 	}
 	m.Attached = outer
-	return sk.best
+	return x.best
 }
 
 // chain makes the step of segment i and of all that follow.
@@ -77,52 +78,52 @@ func (cl *clause) chain(i int) native.Step {
 		return next(m)
 	})
 	return func(m *native.Machine) bool {
-		sk := explorationOf(m)
-		if sk.now[seg.cond] != held {
+		x := explorationOf(m)
+		if x.now[seg.cond] != held {
 			return next(m) // a part of this condition has failed
 		}
 		for _, at := range seg.needs {
 			if !m.Slots[at].Defined() {
-				return sk.continueFailed(m, seg, unreached, next)
+				return x.continueFailed(m, seg, unreached, next)
 			}
 		}
-		before := sk.passed[i]
-		sk.passed[i] = false
+		before := x.passed[i]
+		x.passed[i] = false
 		stop := hit(m)
-		passed := sk.passed[i]
-		sk.passed[i] = before
-		if m.Err != nil && !isLimit(m.Err) && sk.n > 0 && !passed {
+		passed := x.passed[i]
+		x.passed[i] = before
+		if m.Err != nil && !isLimit(m.Err) && x.n > 0 && !passed {
 			m.Err = nil // an evaluation would have stopped before this error
 		} else if stop || passed || m.Err != nil {
 			return stop || m.Err != nil
 		}
-		return sk.continueFailed(m, seg, failed, next)
+		return x.continueFailed(m, seg, failed, next)
 	}
 }
 
 // continueFailed continues with a failed condition.
-func (sk *exploration) continueFailed(m *native.Machine, seg segment, how uint8, next native.Step) bool {
-	if sk.n+1 >= sk.best.n || m.Tick() {
+func (x *exploration) continueFailed(m *native.Machine, seg segment, how uint8, next native.Step) bool {
+	if x.n+1 >= x.best.n || m.Tick() {
 		return m.Err != nil
 	}
-	if sk.left--; sk.left < 0 && sk.best.seen {
+	if x.left--; x.left < 0 && x.best.seen {
 		return false // a long loop: from now on, look only for a leaf without a failed condition
 	}
 	for _, at := range seg.binds {
 		m.Slots[at] = value.Value{}
 	}
-	sk.now[seg.cond] = how
-	sk.n++
+	x.now[seg.cond] = how
+	x.n++
 	stop := next(m)
-	sk.n--
-	sk.now[seg.cond] = held
+	x.n--
+	x.now[seg.cond] = held
 	return stop
 }
 
 // leaf is the end of a body. It records the path if it is the best so far.
 func (cl *clause) leaf(m *native.Machine) bool {
-	sk := explorationOf(m)
-	if sk.n >= sk.best.n {
+	x := explorationOf(m)
+	if x.n >= x.best.n {
 		return false
 	}
 	// Compute the value of the head first: accept may change the state.
@@ -130,18 +131,18 @@ func (cl *clause) leaf(m *native.Machine) bool {
 	if m.Err != nil {
 		return true
 	}
-	saved := append([]value.Value(nil), m.Slots[cl.lo:cl.hi]...)
-	if sk.accept != nil {
+	saved := slices.Clone(m.Slots[cl.lo:cl.hi])
+	if x.accept != nil {
 		m.Attached = nil
-		ok := v.Defined() && sk.accept(m)
-		m.Attached = sk
+		ok := v.Defined() && x.accept(m)
+		m.Attached = x
 		copy(m.Slots[cl.lo:cl.hi], saved)
 		if !ok {
 			return m.Err != nil
 		}
 	}
-	b := &sk.best
-	b.out, b.n, b.slots, b.value, b.seen = append(b.out[:0], sk.now...), sk.n, saved, v, true
+	b := &x.best
+	b.out, b.n, b.slots, b.value, b.seen = append(b.out[:0], x.now...), x.n, saved, v, true
 	return b.n == 0
 }
 

@@ -162,7 +162,7 @@ func (w *Module) shownRef(s *native.Scope, ref ast.Ref, origins map[ast.Var]ast.
 		return shown{slot: -1, base: -1, root: g.Name(), group: g, parts: partsOf(s, ref[used:])}, true
 	}
 	if name, used, ok := s.Find(ref); ok { // a rule of a library
-		if lib := w.groups[name]; lib != nil && lib.Kind() != native.Function {
+		if lib := w.rules(name); lib != nil {
 			return shown{slot: -1, base: -1, root: name, group: lib, parts: partsOf(s, ref[used:])}, true
 		}
 		return shown{}, false

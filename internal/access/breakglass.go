@@ -68,6 +68,10 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 	if err := fault.CheckValues("the break-glass grant is not valid", offences); err != nil {
 		return Request{}, err
 	}
+	known, _, err := s.Person(ctx, sc.Tenant, subject)
+	if err != nil {
+		return Request{}, err
+	}
 	asked, err := s.Resource(ctx, sc.Tenant, env, o.Resource.ID)
 	if err != nil {
 		return Request{}, err
@@ -86,6 +90,9 @@ func (s *Service) Open(ctx context.Context, sc scope.Scope, o Opening, first fun
 			if err := first(tx); err != nil {
 				return err
 			}
+		}
+		if err := checkPerson(ctx, tx, known); err != nil {
+			return err
 		}
 		if r, err = insert(ctx, tx, r); err != nil {
 			return err

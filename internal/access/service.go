@@ -105,6 +105,10 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 	if err != nil {
 		return Request{}, err
 	}
+	known, _, err := s.Person(ctx, sc.Tenant, subject)
+	if err != nil {
+		return Request{}, err
+	}
 	asked, err := s.Resource(ctx, sc.Tenant, env, d.Resource.ID)
 	if err != nil {
 		return Request{}, err
@@ -125,6 +129,9 @@ func (s *Service) File(ctx context.Context, sc scope.Scope, d Draft) (Request, e
 			if err := s.Agent(ctx, tx, sc.Actor.ID); err != nil {
 				return err
 			}
+		}
+		if err := checkPerson(ctx, tx, known); err != nil {
+			return err
 		}
 		if err := checkResource(ctx, tx, r); err != nil {
 			return err
@@ -167,6 +174,16 @@ func (s *Service) writeAs(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx
 		}
 		return fn(tx)
 	})
+}
+
+// checkPerson returns NotFound for a person who was removed since the request began; id is "" for a
+// subject who is nobody here, such as a user of an application. Call it as checkResource.
+func checkPerson(ctx context.Context, tx *db.Tx, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := user.ByID(ctx, tx, id)
+	return err
 }
 
 // checkResource returns NotFound for a resource that was removed. The caller holds the lock of

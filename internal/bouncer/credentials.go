@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
 // The actions of a credential.
@@ -76,7 +77,7 @@ func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Cr
 }
 
 // SetCredentials replaces a bouncer's credentials. A draft without a value keeps the stored value
-// for its header and resource.
+// for its header and resource. If the stored values do not open, each value must be sent.
 func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, c CredentialsChange) (Credentials, error) {
 	out := Credentials{BouncerID: id}
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -89,7 +90,7 @@ func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, 
 			return err
 		}
 		kept, err := s.openCredentials(sc.Tenant, b, row)
-		if err != nil {
+		if err = c.replaces(err); err != nil {
 			return err
 		}
 		next, offences := merged(c.Credentials, kept)
@@ -115,6 +116,20 @@ func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, 
 		return s.record(ctx, tx, sc, b, "BOUNCER_CREDENTIALS_CHANGED", map[string]any{"credentials": headers})
 	})
 	return out, err
+}
+
+// replaces returns nil for the error of opening the stored credentials if they do not open and the
+// change has all values that it needs. Otherwise it returns the fault that asks for the first one.
+func (c CredentialsChange) replaces(err error) error {
+	if !errors.Is(err, secret.ErrOpen) {
+		return err
+	}
+	for i, d := range c.Credentials {
+		if d.Value == nil && d.Action != StripHeader {
+			return secret.AskAgain(err, fmt.Sprintf("/credentials/%d/value", i))
+		}
+	}
+	return nil
 }
 
 // OpenCredentials returns a bouncer's credentials with their values.

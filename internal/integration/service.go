@@ -156,10 +156,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 			return err
 		}
 		was, err := s.open(sc.Tenant, old)
-		if err != nil {
+		if err != nil && !errors.Is(err, secret.ErrOpen) {
 			return err
 		}
-		if !maps.Equal(was, secrets) {
+		if err != nil || !maps.Equal(was, secrets) {
 			if next.Credential, err = s.Box.SealMembers(secrets, sealedAt(sc.Tenant, id)); err != nil {
 				return err
 			}
@@ -203,12 +203,8 @@ func (s *Service) fits(ctx context.Context, tx *db.Tx, old, next Integration) er
 
 // apply returns an integration with a change applied, its decrypted credential, and the errors in
 // the credential that was sent. It refuses to use a stored credential for another host than the one
-// it was given for.
+// it was given for. A stored credential that cannot be decrypted must be replaced by the change.
 func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch Change) (Integration, map[string]string, []fault.Detail, error) {
-	secrets, err := s.open(tenant, it)
-	if err != nil {
-		return it, nil, nil, err
-	}
 	was := it.Endpoint
 	if ch.Name != nil {
 		it.Name = strings.TrimSpace(*ch.Name)
@@ -222,6 +218,10 @@ func (s *Service) apply(tenant scope.TenantID, t format.Type, it Integration, ch
 	if ch.Credential != nil {
 		secrets, offences := t.ReadCredential(ch.Credential)
 		return it, secrets, offences, nil
+	}
+	secrets, err := s.open(tenant, it)
+	if err != nil {
+		return it, nil, nil, secret.AskAgain(err, "/credential")
 	}
 	if len(secrets) > 0 && !sameOrigin(was, it.Endpoint) {
 		f := fault.Invalidf("/credential", "another host needs the credential again")

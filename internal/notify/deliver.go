@@ -128,15 +128,22 @@ func (d *Deliverer) deliver(ctx context.Context, tenant scope.TenantID, c Channe
 	if err := json.Unmarshal(p.Message, &m); err != nil {
 		return Attempt{}, err
 	}
-	a := Attempt{At: db.Stamp(d.Now()), Error: "the stored credential cannot be decrypted"}
-	if target, err := d.channel(tenant, c); err == nil {
-		target.Ticket = p.Ticket
-		a = d.send(ctx, c.Type, target, m)
-	}
+	_, a := d.attempt(ctx, tenant, c, p.Ticket, m)
 	if ctx.Err() != nil && !a.ok() {
 		return a, nil // this process is stopping, and the delivery stays due
 	}
 	return d.finishAttempt(ctx, tenant, c, p, a)
+}
+
+// attempt sends a message once, and returns the receiver with the result. ticket is the open ticket or
+// incident of the fault that the message is about; "": none.
+func (s *Service) attempt(ctx context.Context, tenant scope.TenantID, c Channel, ticket string, m format.Message) (format.Channel, Attempt) {
+	target, err := s.channel(tenant, c)
+	if err != nil {
+		return target, Attempt{At: db.Stamp(s.Now()), Error: "the stored credential cannot be decrypted"}
+	}
+	target.Ticket = ticket
+	return target, s.send(ctx, c.Type, target, m)
 }
 
 // finishAttempt stores the result of an attempt, and returns it as stored. If the store refuses the

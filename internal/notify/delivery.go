@@ -195,10 +195,6 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	if err != nil {
 		return TestResult{}, err
 	}
-	target, err := s.channel(sc.Tenant, c)
-	if err != nil {
-		return TestResult{}, err
-	}
 	severity, _ := c.Settings["default_severity"].(string)
 	m, stored, err := s.testMessage(sc.Tenant, Note{
 		Alert: "test", Severity: cmp.Or(severity, format.Info), Env: c.Environment, Fault: "test:" + strconv.FormatInt(id, 10), Title: "Test of the channel " + c.Name,
@@ -207,7 +203,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64) (TestResul
 	if err != nil {
 		return TestResult{}, err
 	}
-	a := s.send(ctx, c.Type, target, m)
+	target, a := s.attempt(ctx, sc.Tenant, c, "", m)
 	status := Failed
 	if a.ok() {
 		status = Sent

@@ -3,7 +3,9 @@ package notify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -137,7 +139,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 			return err
 		}
 		was, err := s.open(sc.Tenant, before)
-		if err != nil || reflect.DeepEqual(was, secrets) {
+		if err == nil && maps.Equal(was, secrets) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, secret.ErrOpen) {
 			return err
 		}
 		c.Credential, err = s.seal(sc.Tenant, c.ID, secrets)
@@ -146,11 +151,15 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, ch Chang
 }
 
 // apply returns a channel with a change applied, and its decrypted credential. It refuses to use a
-// stored credential for another host than the one it was given for.
+// stored credential for another host than the one it was given for. A stored credential that cannot be
+// decrypted must be replaced by the change.
 func (s *Service) apply(tenant scope.TenantID, t format.Type, c Channel, ch Change) (Channel, map[string]string, error) {
-	secrets, err := s.open(tenant, c)
-	if err != nil {
-		return c, nil, err
+	var secrets map[string]string
+	if ch.Credential == nil {
+		var err error
+		if secrets, err = s.open(tenant, c); err != nil {
+			return c, nil, secret.AskAgain(err, "/credential")
+		}
 	}
 	old := format.Channel{Endpoint: c.Endpoint, Settings: c.Settings}
 	if ch.Name != nil {

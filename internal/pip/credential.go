@@ -2,12 +2,14 @@ package pip
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/pip/source"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
 // place names the connection that sealed credentials are bound to: they open nowhere else.
@@ -48,10 +50,11 @@ func (s *Service) open(tenant scope.TenantID, c Connection) (source.Credentials,
 }
 
 // reseal returns credentials as they are stored. If they are equal to those of the connection, it
-// returns its stored bytes: sealing again would make an update without a change look like one.
+// returns its stored bytes: sealing again would make an update without a change look like one. Stored
+// bytes that do not open are replaced.
 func (s *Service) reseal(tenant scope.TenantID, c Connection, secrets source.Credentials) ([]byte, error) {
 	was, err := s.open(tenant, c)
-	if err != nil || reflect.DeepEqual(was, secrets) {
+	if err == nil && reflect.DeepEqual(was, secrets) || err != nil && !errors.Is(err, secret.ErrOpen) {
 		return c.Credentials, err
 	}
 	return s.seal(tenant, c.ID, secrets)

@@ -183,13 +183,14 @@ func (c Connection) due(at time.Time) Connection {
 }
 
 // apply returns a connection with a change made, and its credentials in clear. It fails if stored
-// credentials would go to another host than the one that they were given for.
+// credentials would go to another host than the one that they were given for, or cannot be decrypted.
 func (s *Service) apply(tenant scope.TenantID, old Connection, ch Change) (Connection, source.Credentials, error) {
 	next := old.apply(ch)
 	if ch.Credentials.Sent {
 		return next, ch.Credentials.Value, nil
 	}
 	secrets, err := s.open(tenant, old)
+	err = secret.AskAgain(err, "/credentials")
 	if err == nil && !secrets.Empty() && source.Origins(old.Configuration) != source.Origins(next.Configuration) {
 		f := fault.Invalidf("/credentials", "another host needs the credentials again")
 		f.Code = "credential_required"

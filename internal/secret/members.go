@@ -2,8 +2,22 @@ package secret
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
+
+// AskAgain returns the fault Invalid "credential_required" at pointer if err is ErrOpen: whoever has
+// the stored value must send it again. It returns any other error unchanged.
+func AskAgain(err error, pointer string) error {
+	if !errors.Is(err, ErrOpen) {
+		return err
+	}
+	f := fault.Invalidf(pointer, "the stored value cannot be decrypted: send it again")
+	f.Code = "credential_required"
+	return f.Because(err)
+}
 
 // SealMembers seals texts with their names, such as the user name and the password of one
 // credential. Without members, the result is empty.

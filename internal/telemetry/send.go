@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
 // The statuses of transmissions. Waiting ones, which were never tried, are not listed.
@@ -208,6 +209,9 @@ func (s *Service) post(ctx context.Context, tenant scope.TenantID, st state, t t
 		}
 	}
 	req, err := s.request(tenant, st, "telemetry")
+	if errors.Is(err, secret.ErrOpen) {
+		return res, lostKey, nil
+	}
 	if err != nil {
 		return res, "", err
 	}

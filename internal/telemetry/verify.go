@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
@@ -78,6 +79,9 @@ func (s *Service) call(ctx context.Context, t scope.TenantID, st state) (answer,
 		return answer{failure: "no API key is configured"}, nil
 	}
 	req, err := s.request(t, st, "license")
+	if errors.Is(err, secret.ErrOpen) {
+		return answer{failure: lostKey}, nil
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -96,6 +100,9 @@ func (s *Service) call(ctx context.Context, t scope.TenantID, st state) (answer,
 // unreachable is the same text for all errors of a connection, so that it tells nothing about the
 // network.
 const unreachable = "the license server could not be reached"
+
+// lostKey is the text for a stored API key that no encryption key opens.
+const lostKey = "the stored API key cannot be decrypted: send it again"
 
 // refusal returns the text for an answer with an error status. It does not quote the answer.
 func refusal(res outbound.Response) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
 // EventActor is who caused an event.
@@ -234,7 +235,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 	}
 	secrets, err := s.secrets(sc.Tenant, w)
 	if err != nil {
-		return TestResult{}, fault.Wrap(err, "open the secret")
+		return TestResult{}, fault.Wrap(secret.AskAgain(err, "/secret"), "open the secret")
 	}
 	now := s.Now()
 	p := payload{"evt_" + hex.EncodeToString(random), t.EventType, db.Stamp(now), data}

@@ -147,7 +147,7 @@ func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool)
 }
 
 // RotateSecret replaces the secret. Until the overlap ends, deliveries are signed with both
-// secrets.
+// secrets, unless the old one cannot be decrypted.
 func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r Rotation) (Issued, error) {
 	clear, drawn, err := s.secretOrNew(r.Secret)
 	if err != nil {
@@ -159,7 +159,8 @@ func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r 
 	}
 	w, err := s.change(ctx, sc, id, 0, "WEBHOOK_SECRET_ROTATED", func(w *Webhook) error {
 		w.Previous, w.PreviousSecretUntil = nil, nil
-		if overlap > 0 {
+		_, lost := s.Box.Open(w.Secret, place(sc.Tenant, w.ID))
+		if overlap > 0 && lost == nil {
 			until := db.Stamp(s.Now().Add(overlap))
 			w.Previous, w.PreviousSecretUntil = w.Secret, &until
 		}
@@ -306,7 +307,8 @@ func (s *Service) seal(tenant scope.TenantID, id int64, clear []byte) ([]byte, e
 	return sealed, nil
 }
 
-// secrets returns the decrypted secrets that sign now, the current one first.
+// secrets returns the decrypted secrets that sign now, the current one first. A previous one that does
+// not open signs nothing, so that it does not stop the deliveries.
 func (s *Service) secrets(tenant scope.TenantID, w Webhook) ([][]byte, error) {
 	present, err := s.Box.Open(w.Secret, place(tenant, w.ID))
 	if err != nil {
@@ -314,11 +316,9 @@ func (s *Service) secrets(tenant scope.TenantID, w Webhook) ([][]byte, error) {
 	}
 	out := [][]byte{present}
 	if len(w.Previous) > 0 && w.PreviousSecretUntil != nil && w.PreviousSecretUntil.After(s.Now()) {
-		previous, err := s.Box.Open(w.Previous, place(tenant, w.ID))
-		if err != nil {
-			return nil, err
+		if previous, err := s.Box.Open(w.Previous, place(tenant, w.ID)); err == nil {
+			out = append(out, previous)
 		}
-		out = append(out, previous)
 	}
 	return out, nil
 }

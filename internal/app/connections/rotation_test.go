@@ -158,6 +158,7 @@ type rotation struct {
 	calls                                   *receiver
 	provider                                *secretProvider
 	webhook, channel, source, siem, hook    string
+	repository                              string
 	webhookSecret, previousSecret           string
 	bouncer                                 int64
 	bouncerToken                            string
@@ -198,6 +199,7 @@ func newRotation(t *testing.T, s *apptest.Server) *rotation {
 	repository := a.Do(t, "POST", "/ide-integration/repositories", body{
 		"name": "controls", "url": "https://git.example.com/controls.git", "secret": repositorySecret, "access_token": "token-of-the-repository",
 	}).Want(201)
+	r.repository = fmt.Sprint("/ide-integration/repositories/", repository.ID())
 	_, query, _ := strings.Cut(repository.Text("webhook_url"), "?")
 	r.hook = "/ide-integration/webhook?" + query
 
@@ -254,7 +256,16 @@ func (r *rotation) check(t *testing.T, s *apptest.Server, step string) {
 	if step != "a" { // a fourth code within the same minute would have to wait
 		s.Anonymous().Do(t, "POST", "/auth/login", body{"username": "ann", "password": apptest.Password, "code": r.user.Code(t)}).Want(200)
 	}
+	r.checkSent(t, s, step)
+	signer, mask, hash := r.bundle(t, s)
+	if signer != r.bundleKey || mask != r.maskKey || hash != r.maskHash {
+		t.Errorf("%s: the bundle is signed by %s, masks hash with %s to %s, want %s, %s and %s", step, signer, mask, hash, r.bundleKey, r.maskKey, r.maskHash)
+	}
+}
 
+// checkSent uses the secrets that people have entered: those for other systems, and those of deliveries.
+func (r *rotation) checkSent(t *testing.T, s *apptest.Server, step string) {
+	t.Helper()
 	a := s.Admin
 	a.Do(t, "POST", "/resources", body{"name": "resource " + step, "type": "api", "path": "/" + step}).Want(201)
 	apptest.Eventually(t, time.Minute, func() error {
@@ -295,10 +306,6 @@ func (r *rotation) check(t *testing.T, s *apptest.Server, step string) {
 	hook("another-secret").Want(401)
 	hook(repositorySecret).Want(400) // the delivery is genuine, but no repository answers
 
-	signer, mask, hash := r.bundle(t, s)
-	if signer != r.bundleKey || mask != r.maskKey || hash != r.maskHash {
-		t.Errorf("%s: the bundle is signed by %s, masks hash with %s to %s, want %s, %s and %s", step, signer, mask, hash, r.bundleKey, r.maskKey, r.maskHash)
-	}
 	if got := s.WithToken(r.bouncerToken).Do(t, "GET", "/bridge/credentials", nil).Want(200); got.Text("sealed") == "" {
 		t.Errorf("%s: the bouncer's credentials = %s", step, got.Body)
 	}

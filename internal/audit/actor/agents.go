@@ -121,7 +121,7 @@ func ReadAgents(v value.Value) (Agents, error) {
 }
 
 // Refuse returns why a request of a user must be refused: the user, the subject of its token, one of
-// those who act for it by the claim act, or the OAuth client that the token was issued to, is an agent
+// those who act for it by the claim act, or an OAuth client that the token was issued to, is an agent
 // that is stopped. It returns "" if there is no such agent. The server and the bouncers call it before
 // they evaluate controls.
 //
@@ -134,20 +134,30 @@ func (a Agents) Refuse(user value.Value) string {
 	claims := user.Get("attributes") // sub is among them if a bouncer takes the id from another claim
 	id := a.stoppedAgent(user.Get("id"))
 	if id == 0 {
-		id = a.stoppedAgent(claims.Get("sub"))
+		id = firstOf(claims.Get("sub"), a.stoppedAgent)
 	}
 	for act := user.Get("act"); id == 0 && act.Kind() == value.ObjectKind; act = act.Get("act") {
 		id = a.stoppedIn(act.Get("sub"))
 	}
 	if id == 0 && len(a.clients) > 0 {
-		if id = a.stoppedIn(claims.Get("client_id")); id == 0 {
-			id = a.stoppedIn(claims.Get("azp"))
+		if id = firstOf(claims.Get("client_id"), a.stoppedIn); id == 0 {
+			id = firstOf(claims.Get("azp"), a.stoppedIn)
 		}
 	}
 	if id == 0 {
 		return ""
 	}
 	return "The AI agent " + subjectID(id) + " is not active"
+}
+
+// firstOf returns the first agent that find finds in a claim; 0: none. The claim should be a text (RFC
+// 9068, section 2.2). If it is a list, each element counts, because a control may look for one of them.
+func firstOf(claim value.Value, find func(value.Value) int64) int64 {
+	id := find(claim)
+	for i := 0; id == 0 && i < len(claim.Elems()); i++ {
+		id = find(claim.Index(i))
+	}
+	return id
 }
 
 // stoppedAgent returns the id of the stopped agent whose subject id a name is; 0: it is none.
@@ -169,21 +179,6 @@ func (a Agents) stoppedIn(name value.Value) int64 {
 		return id
 	}
 	return 0
-}
-
-// agentNumber returns the number of the agent that a subject id names; 0: it names none. It also
-// accepts spellings that only look like the id, such as Agent:007: a control may fold them, and an
-// agent that is stopped must not pass under any of them.
-func agentNumber(subject string) int64 {
-	subject = strings.TrimSpace(subject)
-	if !scope.NamesAgent(subject) {
-		return 0
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(subject[len(scope.AgentPrefix):]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return max(n, 0)
 }
 
 func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }

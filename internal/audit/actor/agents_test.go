@@ -20,7 +20,11 @@ func TestRefuse(t *testing.T) {
 		`{"id":"agent:3"}`: "agent:3", `{"id":"agent:1"}`: "agent:1", `{"id":"agent:6"}`: "agent:6", `{"id":"agent:7"}`: "agent:7",
 		`{"id":"agent:2"}`: "", `{"id":"agent:4"}`: "", `{"id":"agent:8"}`: "", `{"id":"agent:987654"}`: "", // active, or unknown
 		`{"id":"agent:007"}`: "agent:7", `{"id":"AGENT:3"}`: "agent:3", `{"id":" agent:3 "}`: "agent:3", `{"id":"agent: 3"}`: "agent:3", `{"id":"agent:+3"}`: "agent:3", `{"id":"agent:3\n"}`: "agent:3",
-		`{"id":"agent:"}`: "", `{"id":"agent:0"}`: "", `{"id":"agent:-3"}`: "", `{"id":"agent:3.0"}`: "", `{"id":"agent:3e0"}`: "", `{"id":"agent:0x3"}`: "", `{"id":"agent:1_0"}`: "",
+		`{"id":"agent:"}`: "", `{"id":"agent:0"}`: "", `{"id":"agent:-3"}`: "", `{"id":"agent:1_0"}`: "", `{"id":"agent:0x_"}`: "",
+		// other spellings of the same number
+		`{"id":"agent:3.0"}`: "agent:3", `{"id":"agent:3."}`: "agent:3", `{"id":"agent:+3.00"}`: "agent:3", `{"id":"agent:3e0"}`: "agent:3", `{"id":"agent:30E-1"}`: "agent:3", `{"id":"agent:.3e1"}`: "agent:3", `{"id":"agent:0x3"}`: "agent:3", `{"id":"agent:0b11"}`: "agent:3", `{"id":"agent:0_3"}`: "agent:3", `{"id":"agent:0x1.8p1"}`: "agent:3",
+		`{"id":"agent:３"}`: "agent:3", `{"id":"ａｇｅｎｔ：３"}`: "agent:3", `{"id":"Agent:٣"}`: "agent:3", `{"id":"agent:३.０"}`: "agent:3", `{"id":"agent:³"}`: "agent:3", `{"id":"agent:③"}`: "agent:3", `{"id":"agent:𝟛"}`: "agent:3", `{"id":"\u200bagent\u00ad:\u20603"}`: "agent:3", `{"id":"\u00a0agent:\u30003\ufeff"}`: "agent:3",
+		`{"id":"agent:２"}`: "", `{"id":"agent:2.0"}`: "", `{"id":"agent:3.5"}`: "", `{"id":"agent:-3.0"}`: "", `{"id":"agent:3three"}`: "", `{"id":"agent:three"}`: "", `{"id":"agent:inf"}`: "", `{"id":"agent:1e999"}`: "", `{"id":"agent:550e8400-e29b"}`: "", `{"id":"аgent:3"}`: "", `{"id":"ágent:3"}`: "",
 		`{"id":"agent:18446744073709551619"}`: "", `{"id":"agent:9223372036854775808"}`: "", // larger than an id; the first is 3 modulo 2^64
 		`{"id":"agent3"}`: "", `{"id":"3"}`: "", `{"id":3}`: "", `{"id":null}`: "", `{"id":["agent:3"]}`: "", `{}`: "", `[]`: "", `null`: "", `"agent:3"`: "",
 		`{"id":"ann"}`: "", `{"id":"ann","act":null}`: "", `{"id":"ann","act":"agent:3"}`: "", `{"id":"ann","act":{"sub":3}}`: "", `{"id":"ann","sub":"agent:3"}`: "",
@@ -31,7 +35,10 @@ func TestRefuse(t *testing.T) {
 		`{"id":"ann","attributes":{"client_id":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:3",
 		`{"id":"ann","attributes":{"client_id":"agent:3"}}`: "agent:3",
 		`{"id":"web"}`: "", `{"id":"ann","attributes":{"client_id":"web"}}`: "", `{"id":"CLI"}`: "", `{"id":" cli"}`: "", `{"id":"ann","client_id":"cli"}`: "", `{"id":"gone"}`: "", // the id of a client is compared exactly
-		`{"id":"ann","attributes":{"client_id":["cli"],"aud":"cli"}}`: "", `{"id":"ann","attributes":"cli"}`: "",
+		// a list names no single client, and each of its elements counts
+		`{"id":"ann","attributes":{"client_id":["cli"],"aud":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":["web","portal","cli"]}}`: "agent:3", `{"id":"ann","attributes":{"client_id":"web","azp":["cli"]}}`: "agent:3", `{"id":"bot","attributes":{"sub":["ann","agent:3.0"]}}`: "agent:3",
+		`{"id":"ann","attributes":{"client_id":["web"],"aud":"cli"}}`: "", `{"id":"ann","attributes":{"client_id":[]}}`: "", `{"id":"ann","attributes":{"client_id":[["cli"],{"cli":"cli"}],"azp":{"cli":"cli"}}}`: "", `{"id":"bot","attributes":{"sub":["cli"]}}`: "",
+		`{"id":"ann","act":{"sub":"ａgent:3"}}`: "agent:3", `{"id":"ann","attributes":"cli"}`: "",
 		chain(actor.Max, "agent:3"): "agent:3", chain(50, "agent:3"): "agent:3", chain(actor.Max, "agent:2"): "",
 	} {
 		if want != "" {
@@ -110,6 +117,7 @@ func TestActing(t *testing.T) {
 		`{"id":"ann","act":{"sub":"portal"}}`: "portal", `{"id":"ann","act":{"sub":"cli"}}`: "agent:3", `{"id":"ann","act":{"sub":"agent:7"},"attributes":{"client_id":"cli"}}`: "agent:7",
 		`{"id":"agent:8","attributes":{"client_id":"cli"}}`: "agent:8", `{"id":"cli"}`: "", `{"id":"cli","attributes":{"client_id":"web"}}`: "agent:2", `{"id":"bot","attributes":{"sub":"agent:8","azp":"cli"}}`: "agent:8",
 		`{"id":"ann","attributes":{"client_id":"web","azp":"cli"}}`: "agent:2", `{"id":"ann","attributes":{"azp":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":7,"azp":"cli"}}`: "agent:3",
+		`{"id":"ann","attributes":{"client_id":["cli"]}}`: "", `{"id":"ann","attributes":{"client_id":["cli"],"azp":"web"}}`: "agent:2", // a list names no single client
 	} {
 		if got := agents.Acting(valuetest.Decode(t, user)); got != want {
 			t.Errorf("Acting(%s) = %q, want %q", user, got, want)
@@ -125,7 +133,7 @@ func TestRefuseAllocates(t *testing.T) {
 		active[i] = int64(2*i + 2)
 	}
 	set := actor.NewAgents(active, 10_000, map[string]int64{"cli": 1})
-	for _, user := range []string{`{"id":"ann","roles":["a"],"attributes":{"client_id":"portal"}}`, `{"id":"ann","act":{"sub":"client"}}`, `{"id":"agent:2"}`, `{}`} {
+	for _, user := range []string{`{"id":"ann","roles":["a"],"attributes":{"client_id":"portal"}}`, `{"id":"ann","act":{"sub":"client"}}`, `{"id":"agent:2"}`, `{"id":"agnès.müller"}`, `{"id":"ann","act":{"sub":"agent:portal"}}`, `{"id":"ann","attributes":{"client_id":["portal"]}}`, `{}`} {
 		v := valuetest.Decode(t, user)
 		if n := testing.AllocsPerRun(100, func() {
 			if set.Refuse(v) != "" {

@@ -38,6 +38,10 @@ type Dispatcher struct {
 
 const batch = 200
 
+// Hold waits until no replica delivers events to a sink, and keeps it so until tx ends. What a sink
+// wrote before is visible to the next statement of tx.
+func Hold(ctx context.Context, tx *db.Tx, s Sink) error { return tx.Lock(ctx, "event."+s.Name()) }
+
 // Run delivers events until ctx ends. Several replicas may run it at once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	dirty := newDirty()
@@ -134,7 +138,7 @@ func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.Ten
 		return seq, false, err
 	}
 	err = store.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.Lock(ctx, "event."+s.Name()); err != nil {
+		if err := Hold(ctx, tx, s); err != nil {
 			return err
 		}
 		at, err := cursorOf(ctx, tx, s.Name())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -184,6 +185,13 @@ func (d *Deliverer) record(ctx context.Context, tx *db.Tx, hook Webhook, sent ou
 	}
 	if err != nil {
 		return false, err
+	}
+	if sent.failed > 0 || hook.PausedUntil != nil || hook.ConsecutiveFailures >= awayAfter {
+		// The times of waiting deliveries change. Without this lock, a delivery that Take queues at
+		// the same moment would keep the old time, and overtake those of its object or wait for hours.
+		if err := event.Hold(ctx, tx, Sink{}); err != nil {
+			return false, err
+		}
 	}
 	for _, res := range sent.results {
 		if err := d.recordOne(ctx, tx, hook.ID, res, now); err != nil {

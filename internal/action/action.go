@@ -44,7 +44,7 @@ type Service struct {
 
 // Take queues the messages that the actions of controls send about decisions. It is
 // audit.Config.Stored.
-func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
+func (s *Service) Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.NewDecision) error {
 	acting, err := actions.Of(ctx, tx, controlsOf(fresh))
 	if err != nil || len(acting) == 0 {
 		return err
@@ -151,7 +151,7 @@ func (s *Service) save(ctx context.Context, tx *db.Tx, m *minute) error {
 }
 
 // controlsOf returns the controls that made decisions, each once.
-func controlsOf(fresh []audit.Fresh) []int64 {
+func controlsOf(fresh []audit.NewDecision) []int64 {
 	ids := make([]int64, len(fresh))
 	for i, f := range fresh {
 		ids[i] = f.PolicyID

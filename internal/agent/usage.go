@@ -55,7 +55,7 @@ type called struct {
 // Count adds decisions to the usage of the agents that asked for them. It is part of
 // audit.Config.Stored, so that each decision counts once. It skips agents that the tenant does not
 // have, because callers can send any id.
-func (s *Service) Count(ctx context.Context, tx *db.Tx, seen []audit.Fresh) error {
+func (s *Service) Count(ctx context.Context, tx *db.Tx, seen []audit.NewDecision) error {
 	now := s.Now().UTC()
 	known, err := knownOf(ctx, tx, seen)
 	if err != nil || len(known) == 0 {
@@ -110,7 +110,7 @@ func (s *Service) Count(ctx context.Context, tx *db.Tx, seen []audit.Fresh) erro
 
 // agentOf returns the id of the agent that asked for a decision; 0: no agent did, or its id cannot
 // be in the store.
-func agentOf(f audit.Fresh) int64 {
+func agentOf(f audit.NewDecision) int64 {
 	if f.Agent == nil {
 		return 0
 	}
@@ -129,7 +129,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // knownOf returns which agents of the decisions exist.
-func knownOf(ctx context.Context, tx *db.Tx, seen []audit.Fresh) (map[int64]bool, error) {
+func knownOf(ctx context.Context, tx *db.Tx, seen []audit.NewDecision) (map[int64]bool, error) {
 	known := map[int64]bool{}
 	for _, one := range seen {
 		if id := agentOf(one); id != 0 {

@@ -24,20 +24,20 @@ func TestCount(t *testing.T) {
 		ctx, sc := t.Context(), auth.SystemScope(scope.DefaultTenant, "test", "")
 		a, err := s.Create(ctx, sc, Draft{Name: "bot", Type: "llm"})
 		errtest.Must(t, err)
-		use := func(at time.Time, tool string, tokens, count int64, permit bool) audit.Fresh {
-			return audit.Fresh{Agent: &actor.AgentUse{ID: SubjectID(a.ID), Tool: tool, EstimatedTokens: tokens}, At: at, Count: count, Permit: permit}
+		use := func(at time.Time, tool string, tokens, count int64, permit bool) audit.NewDecision {
+			return audit.NewDecision{Agent: &actor.AgentUse{ID: SubjectID(a.ID), Tool: tool, EstimatedTokens: tokens}, At: at, Count: count, Permit: permit}
 		}
-		take := func(fresh ...audit.Fresh) {
+		take := func(fresh ...audit.NewDecision) {
 			t.Helper()
 			errtest.Must(t, c.Write(ctx, sc.Tenant, func(tx *db.Tx) error { return s.Count(ctx, tx, fresh) }))
 		}
-		var many []audit.Fresh
+		var many []audit.NewDecision
 		for i := range 150 {
 			many = append(many, use(now, fmt.Sprintf("tool %03d", i), 1, 1, true))
 		}
 		take(many...)
-		take(use(now.Add(1000*time.Hour), "tool 000", 10, 5, false), use(now, "tool 200", 0, 1, true), audit.Fresh{PolicyID: 1, At: now, Count: 1},
-			audit.Fresh{Agent: &actor.AgentUse{ID: "agent:99"}, At: now, Count: 1}, audit.Fresh{Agent: &actor.AgentUse{ID: "somebody"}, At: now, Count: 1})
+		take(use(now.Add(1000*time.Hour), "tool 000", 10, 5, false), use(now, "tool 200", 0, 1, true), audit.NewDecision{PolicyID: 1, At: now, Count: 1},
+			audit.NewDecision{Agent: &actor.AgentUse{ID: "agent:99"}, At: now, Count: 1}, audit.NewDecision{Agent: &actor.AgentUse{ID: "somebody"}, At: now, Count: 1})
 		got, err := s.GetUsed(ctx, sc, a.ID)
 		errtest.Must(t, err)
 		u := got.Usage

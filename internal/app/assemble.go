@@ -352,7 +352,7 @@ func (p *parts) decide(context.Context) error {
 	p.decisions = &decision.Service{
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Tally:    p.metrics.Tally,
-		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
+		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewProcessorShare(runtime.GOMAXPROCS(0), p.now),
 		KeepsInput: p.audit.TakeInputQuota, Panics: p.panics, Cache: cached, Traced: p.tracing.Decided(),
 	}
 	p.decisions.Share.Weight = p.shareOf

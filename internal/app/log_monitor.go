@@ -109,7 +109,7 @@ func (p *parts) openLog() error {
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
 		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.reportFailure,
-		Stored: func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.Fresh) error {
+		Stored: func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []audit.NewDecision) error {
 			if err := p.agents.Count(ctx, tx, fresh); err != nil {
 				return err
 			}

@@ -48,7 +48,7 @@ type Config struct {
 	// Stored receives the newly stored decisions that a control made or that an AI agent asked
 	// for, at every audit level, in the transaction that stores them. An error rolls the
 	// transaction back, and Stored receives them again later. It may be nil.
-	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []Fresh) error
+	Stored func(ctx context.Context, tx *db.Tx, tenant scope.TenantID, fresh []NewDecision) error
 	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
 	// "audit pipeline error". It must return at once, and is called again at each attempt.
 	Alarm func(tenant scope.TenantID, err error)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Fresh is a decision that the log has just stored for the first time.
-type Fresh struct {
+// NewDecision is a decision that the log has just stored for the first time.
+type NewDecision struct {
 	// PolicyID is the control that decided; 0 if none did.
 	PolicyID int64
 	// Agent is the AI agent that asked; nil if none did.
@@ -23,17 +23,17 @@ type Fresh struct {
 }
 
 // Decision parses the entry, which is redacted as in the log.
-func (f Fresh) Decision() (Decision, error) { return decodeDecision([]byte(f.record)) }
+func (f NewDecision) Decision() (Decision, error) { return decodeDecision([]byte(f.record)) }
 
 // report passes the decisions of controls and agents to Config.Stored.
 func (l *DecisionLog) report(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Stored == nil {
 		return nil
 	}
-	fresh := make([]Fresh, 0, len(rows))
+	fresh := make([]NewDecision, 0, len(rows))
 	for i := range rows {
 		if r := &rows[i]; r.PolicyID != 0 || r.agent != nil {
-			fresh = append(fresh, Fresh{r.PolicyID, r.agent, r.At, r.tally.Counted, r.Decision == Permit, r.Record})
+			fresh = append(fresh, NewDecision{r.PolicyID, r.agent, r.At, r.tally.Counted, r.Decision == Permit, r.Record})
 		}
 	}
 	if len(fresh) == 0 {

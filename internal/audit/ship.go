@@ -239,7 +239,7 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
-		logged, err := l.append(ctx, tx, fresh)
+		logged, err := l.chainAndInsert(ctx, tx, fresh)
 		if err != nil {
 			return err
 		}
@@ -274,9 +274,9 @@ func dropKnown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	return fresh, nil
 }
 
-// append adds rows to their chains and to all counters. It returns the rows that are now in the
+// chainAndInsert adds rows to their chains and to all counters. It returns the rows that are now in the
 // log: all except those at level none.
-func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged []row, err error) {
+func (l *DecisionLog) chainAndInsert(ctx context.Context, tx *db.Tx, rows []row) (logged []row, err error) {
 	chains, err := loadChains(ctx, tx)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/factor"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/lockout"
+	"github.com/gatehouse-dev/gatehouse/internal/pause"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -161,7 +162,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		cfg.SessionIdle = time.Hour
 	}
 	if cfg.Pause == nil {
-		cfg.Pause = wait
+		cfg.Pause = pauseFor
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -187,12 +188,12 @@ func (s *Service) Close() {
 	s.entries.StopAllGoroutines()
 }
 
-// entry is an accepted credential. It is valid for one generation of its realm.
+// entry is an accepted credential. It is valid for one generation of its tenant.
 type entry struct {
-	scope scope.Scope
-	who   Principal
-	realm *cachedTenant
-	gen   uint64
+	scope  scope.Scope
+	who    Principal
+	tenant *cachedTenant
+	gen    uint64
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
 	// used is set for credentials with a time of last use: API keys and people's sessions.
@@ -304,12 +305,12 @@ func entryDigest(c Credential, text string) [sha256.Size]byte {
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
-		if err := s.ensureFresh(ctx, e.realm, now); err != nil {
+		if err := s.ensureFresh(ctx, e.tenant, now); err != nil {
 			return nil, refuseGone(err)
 		}
-		if e.gen == e.realm.gen.Load() {
+		if e.gen == e.tenant.gen.Load() {
 			if !e.expired(now) {
-				return e, e.realm.checkServed()
+				return e, e.tenant.checkServed()
 			}
 			s.entries.Invalidate(digest)
 			if e.idle == 0 {
@@ -330,7 +331,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 		return nil, err
 	}
 	e, _ := got.(*entry)
-	if e.gen != e.realm.gen.Load() {
+	if e.gen != e.tenant.gen.Load() {
 		// The shared load may have read before a revocation that was acknowledged before this call.
 		// A new load cannot.
 		if e, err = s.load(ctx, c, text, digest, now); err != nil {
@@ -382,4 +383,12 @@ func SystemScope(t scope.TenantID, name, requestID string) scope.Scope {
 		Tenant: t, Actor: scope.Actor{Kind: scope.System, ID: name, Name: name},
 		Permissions: scope.Permissions{All: true}, Platform: t == scope.DefaultTenant, RequestID: requestID,
 	}
+}
+
+// pauseFor waits for d, or until ctx ends; then it returns the context's error.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	if d > 0 && !pause.For(ctx, d) {
+		return ctx.Err()
+	}
+	return nil
 }

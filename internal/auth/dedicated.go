@@ -137,7 +137,7 @@ func (hs Holders) fill(ctx context.Context, tx *db.Tx, e *entry, k Key) error {
 	if err != nil {
 		return err
 	}
-	e.who = Principal{KeyID: k.Holder, Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true, Limit: h.Limit}
-	e.scope = scope.Scope{Tenant: e.realm.id, Actor: scope.Actor{Kind: k.Dedicated, ID: k.Holder, Name: h.Name}, Permissions: h.Permissions}
+	e.who = Principal{KeyID: k.Holder, Tenant: e.tenant.id, Plan: e.tenant.facts.Load().Plan, RateLimited: true, Limit: h.Limit}
+	e.scope = scope.Scope{Tenant: e.tenant.id, Actor: scope.Actor{Kind: k.Dedicated, ID: k.Holder, Name: h.Name}, Permissions: h.Permissions}
 	return nil
 }

@@ -45,7 +45,7 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 		ch.Name.Apply(&after.Name)
 		ch.Scopes.Apply(&after.Scopes)
 		ch.ExpiresAt.ApplyPointer(&after.ExpiresAt)
-		if after, err = s.checkKey(sc, after); err != nil {
+		if after, err = s.validateNewKey(sc, after); err != nil {
 			return err
 		}
 		if err := checkKeyLifetime(ctx, tx, sc, after); err != nil {

@@ -136,7 +136,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 	if len(k.Scopes) == 0 {
 		k.Scopes = defaultScopes(sc)
 	}
-	k, err := s.checkKey(sc, k)
+	k, err := s.validateNewKey(sc, k)
 	if err != nil {
 		return Key{}, err
 	}
@@ -173,16 +173,16 @@ func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, erro
 	if k.Environment != scope.AnyEnv && !k.Environment.Valid() {
 		return Key{}, fault.Invalidf("/environment", "the environment must be sandbox or production")
 	}
-	k, err := s.checkKey(sc, k)
+	k, err := s.validateNewKey(sc, k)
 	if err != nil {
 		return Key{}, err
 	}
 	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
 }
 
-// checkKey returns a key in its stored form, or every error in it; and 403 for a key that
+// validateNewKey returns a key in its stored form, or every error in it; and 403 for a key that
 // the caller may not create.
-func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
+func (s *Service) validateNewKey(sc scope.Scope, k Key) (Key, error) {
 	name, ps, wrong := checkNameAndScopes(k.Name, k.Scopes)
 	var ended error
 	if k.ExpiresAt != nil {
@@ -486,7 +486,7 @@ func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time
 	if err != nil {
 		return nil, refuseGone(err)
 	}
-	return &entry{realm: r, gen: r.gen.Load()}, r.checkServed()
+	return &entry{tenant: r, gen: r.gen.Load()}, r.checkServed()
 }
 
 // fillFromBouncer fills an entry for an enforcement point: it has no permissions; its
@@ -499,9 +499,9 @@ func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, dige
 	if err != nil {
 		return err
 	}
-	e.who = Principal{Plan: e.realm.facts.Load().Plan}
+	e.who = Principal{Plan: e.tenant.facts.Load().Plan}
 	e.scope = scope.Scope{
-		Tenant: e.realm.id, Env: b.Env, EnvBound: true,
+		Tenant: e.tenant.id, Env: b.Env, EnvBound: true,
 		Actor: scope.Actor{Kind: scope.Bouncer, ID: b.ID, Name: b.Name},
 	}
 	return nil
@@ -518,7 +518,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 			e.expires = end
 		}
 	}
-	e.used = &lastUse{tenant: e.realm.id, id: k.ID}
+	e.used = &lastUse{tenant: e.tenant.id, id: k.ID}
 	if k.LastUsedAt != nil {
 		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}
@@ -534,12 +534,12 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		if owner.Status != user.Active {
 			return refused()
 		}
-		may, _ := user.Permissions(e.realm.id, owner.Roles)
+		may, _ := user.Permissions(e.tenant.id, owner.Roles)
 		ps = user.Intersect(may, ps)
 	}
-	e.who = Principal{KeyID: k.counted(), Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
+	e.who = Principal{KeyID: k.counted(), Tenant: e.tenant.id, Plan: e.tenant.facts.Load().Plan, RateLimited: true}
 	e.scope = scope.Scope{
-		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
+		Tenant: e.tenant.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
 	}
 	return nil

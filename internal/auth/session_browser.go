@@ -201,7 +201,7 @@ func (b *Sessions) limitToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sess
 	if err != nil {
 		return err
 	}
-	e.used = &lastUse{tenant: e.realm.id, id: root.ID, session: true}
+	e.used = &lastUse{tenant: e.tenant.id, id: root.ID, session: true}
 	e.used.at.Store(root.UsedAt.UnixNano())
 	if root.Digest != "" {
 		e.idle = b.s.SessionIdle

@@ -145,17 +145,17 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 	if u.Status != user.Active {
 		return refused()
 	}
-	ps, platform := user.Permissions(e.realm.id, u.Roles)
-	e.who = Principal{Plan: e.realm.facts.Load().Plan}
+	ps, platform := user.Permissions(e.tenant.id, u.Roles)
+	e.who = Principal{Plan: e.tenant.facts.Load().Plan}
 	e.scope = scope.Scope{
-		Tenant: e.realm.id, Env: ss.Env, EnvBound: ss.Env != scope.AnyEnv, Platform: platform, Permissions: ps,
+		Tenant: e.tenant.id, Env: ss.Env, EnvBound: ss.Env != scope.AnyEnv, Platform: platform, Permissions: ps,
 		Actor:   scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
 		Session: ss.ID,
 	}
-	e.used = &lastUse{tenant: e.realm.id, id: ss.ID, session: true}
+	e.used = &lastUse{tenant: e.tenant.id, id: ss.ID, session: true}
 	e.used.at.Store(ss.UsedAt.UnixNano())
 	limitToSession(e, ss)
-	e.scope.EnrolOnly, err = mustEnrol(ctx, tx, e.realm, ss)
+	e.scope.EnrolOnly, err = mustEnrol(ctx, tx, e.tenant, ss)
 	return err
 }
 

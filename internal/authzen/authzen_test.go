@@ -51,7 +51,7 @@ func newDesk(n int) *desk {
 			RecordAll: func(_ scope.TenantID, ds []audit.Decision) error { d.records += len(ds); return nil },
 			Tally:     func(scope.TenantID, int64) *rego.Tally { return new(rego.Tally) },
 			Now:       now, NewID: func() string { return "id" }, Deadline: time.Minute, BulkDeadline: time.Minute,
-			Share: decision.NewShare(2, now),
+			Share: decision.NewProcessorShare(2, now),
 		},
 	}
 	return d

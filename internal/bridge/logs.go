@@ -158,7 +158,7 @@ func (in *intake) read(ctx context.Context) error {
 	if err != nil {
 		return in.invalidChunk(err)
 	}
-	events := newSplitter(stream)
+	events := newElementReader(stream)
 	for {
 		element, whole, err := events.next()
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

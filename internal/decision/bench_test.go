@@ -100,7 +100,7 @@ func service(cached bool) *decision.Service {
 		RecordAll: func(scope.TenantID, []audit.Decision) error { return nil },
 		Tally:     func(scope.TenantID, int64) *rego.Tally { return new(rego.Tally) },
 		Now:       now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
-		Share: decision.NewShare(runtime.GOMAXPROCS(0), now),
+		Share: decision.NewProcessorShare(runtime.GOMAXPROCS(0), now),
 	}
 	if cached {
 		s.Cache = rego.NewCache(64 << 20)

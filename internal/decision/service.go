@@ -40,7 +40,7 @@ type Service struct {
 	// Cache is the decision cache; nil turns it off.
 	Cache *rego.Cache
 	// Share divides the processors between tenants; nil: no limit.
-	Share *Share
+	Share *ProcessorShare
 	// Deadline limits the running time of one live evaluation; time spent waiting for a
 	// share of the processors is not included. BulkDeadline limits a whole bulk call,
 	// including waits; 0: no limit.
@@ -258,7 +258,7 @@ func record(rec *audit.Decision, sc scope.Scope, agents actor.Agents, req *rego.
 		rec.Error = d.Err.Error()
 	}
 	rec.Agent = agents.Find(req.User, req.Extra.Get("mcp"), req.Extra.Get("llm"))
-	rec.Hidden = d.Hidden(req)
+	rec.Hidden = d.ReasonSecrets(req)
 	if r := d.Resource; r != nil {
 		rec.ResourceID = r.ID
 		rec.AuditLevel = audit.LevelOf(r.AuditLevel)
@@ -270,7 +270,7 @@ func record(rec *audit.Decision, sc scope.Scope, agents actor.Agents, req *rego.
 // addExplanation adds what the higher audit levels store: input and explanation, and at level
 // comprehensive also the trace.
 func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
-	rec.Input, rec.Hidden = appendInput(nil, req), d.HiddenInput(req)
+	rec.Input, rec.Hidden = appendInput(nil, req), d.InputSecrets(req)
 	if rec.AuditLevel == audit.Detailed {
 		rec.Explanation = document(explain.Decision(ctx, set, req, opt, d))
 		return

@@ -104,7 +104,7 @@ func TestEveryEvaluationCounts(t *testing.T) {
 	c := newFixture(t, `{}`, "package a\nallow if input.user.id == \"ann\"", "package b\ndeny if input.user.id == \"eve\"", "package c\nallow if input.user.id == \"bob\"")
 	clock := time.Unix(1000, 0)
 	c.Now = func() time.Time { clock = clock.Add(time.Microsecond); return clock } // each reading takes a microsecond
-	c.Share = decision.NewShare(1, c.Now)
+	c.Share = decision.NewProcessorShare(1, c.Now)
 	evaluate := func(user string) {
 		errtest.Must(t, errtest.Of(c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`))))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Share divides the processors between the evaluations of tenants.
+// ProcessorShare divides the processors between the evaluations of tenants.
 //
 // Go's scheduler has no priorities: a long evaluation holds a processor, and later requests wait for
 // it. So an evaluation that has not ended at its first pause (after about 50 us, rego.Limits.Pause)
@@ -26,7 +26,7 @@ import (
 // that most of them end in one turn. If nobody waits, it keeps the slot.
 //
 // A decision that ends before its first pause takes no lock.
-type Share struct {
+type ProcessorShare struct {
 	// Weight returns a tenant's weight relative to others. If it is nil or returns less than 1,
 	// the weight is 1. It is called under a lock and must not block.
 	Weight func(scope.TenantID) int
@@ -66,9 +66,9 @@ type account struct {
 	queue  []*turn // the waiting turns, in order
 }
 
-// NewShare makes a share of this many processors. now measures the slices.
-func NewShare(processors int, now func() time.Time) *Share {
-	s := &Share{few: max(1, processors-1), all: max(1, processors), now: now, accounts: map[scope.TenantID]*account{}}
+// NewProcessorShare makes a share of this many processors. now measures the slices.
+func NewProcessorShare(processors int, now func() time.Time) *ProcessorShare {
+	s := &ProcessorShare{few: max(1, processors-1), all: max(1, processors), now: now, accounts: map[scope.TenantID]*account{}}
 	s.pool.New = func() any {
 		t := &turn{share: s, granted: make(chan struct{}, 1)}
 		t.pause, t.clock = t.yield, t.time
@@ -79,7 +79,7 @@ func NewShare(processors int, now func() time.Time) *Share {
 
 // turn is one piece of work under a share: a decision, or a bulk call.
 type turn struct {
-	share  *Share
+	share  *ProcessorShare
 	ctx    context.Context
 	tenant scope.TenantID
 	// pause and clock are the turn's methods, bound once: they are passed to each
@@ -97,7 +97,7 @@ type turn struct {
 
 // begin begins a turn of a tenant. The turn may wait for slots for at most most in total. The caller
 // must call end.
-func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
+func (s *ProcessorShare) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	s.noteTenant(tenant, now)
 	t := s.pool.Get().(*turn)
 	t.ctx, t.tenant, t.most = ctx, tenant, most
@@ -107,7 +107,7 @@ func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time,
 // Acquire waits for a slot for work outside of an evaluation, such as parsing a large request. The
 // caller must call done. Fault: RateLimited if no slot became free within most, or if the caller
 // disconnected.
-func (s *Share) Acquire(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
+func (s *ProcessorShare) Acquire(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
 	t := s.begin(ctx, tenant, s.now(), most)
 	if !t.pause() {
 		t.end()
@@ -117,7 +117,7 @@ func (s *Share) Acquire(ctx context.Context, tenant scope.TenantID, most time.Du
 }
 
 // noteTenant records which tenant decides, for slots.
-func (s *Share) noteTenant(tenant scope.TenantID, now time.Time) {
+func (s *ProcessorShare) noteTenant(tenant scope.TenantID, now time.Time) {
 	last := s.latest.Load()
 	if last != nil && *last == tenant {
 		return
@@ -134,7 +134,7 @@ func (s *Share) noteTenant(tenant scope.TenantID, now time.Time) {
 }
 
 // slots returns how many slots may be held now.
-func (s *Share) slots(now time.Time) int {
+func (s *ProcessorShare) slots(now time.Time) int {
 	if now.UnixNano()-s.mixed.Load() < int64(company) {
 		return s.few
 	}
@@ -192,7 +192,7 @@ func (t *turn) yield() bool {
 
 // yieldProcessor lets new requests run, which need no slot. With only one processor it sleeps,
 // because Go polls the network when nothing runs.
-func (s *Share) yieldProcessor() {
+func (s *ProcessorShare) yieldProcessor() {
 	if s.all == 1 {
 		time.Sleep(50 * time.Microsecond)
 		return
@@ -201,7 +201,7 @@ func (s *Share) yieldProcessor() {
 }
 
 // mustYield reports whether t must free its slot for another turn. The caller holds mu.
-func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
+func (s *ProcessorShare) mustYield(a *account, t *turn, now time.Time) bool {
 	if s.running > s.slots(now) {
 		return true
 	}
@@ -218,7 +218,7 @@ func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 // account returns the tenant's account, and makes one if there is none. A new account begins with the
 // processor time of those that are served now, so that a tenant gets no credit for idle time. The
 // caller holds mu.
-func (s *Share) account(tenant scope.TenantID) *account {
+func (s *ProcessorShare) account(tenant scope.TenantID) *account {
 	a := s.accounts[tenant]
 	if a == nil {
 		a = &account{used: s.floor, weight: 1}
@@ -231,7 +231,7 @@ func (s *Share) account(tenant scope.TenantID) *account {
 }
 
 // charge adds the slice that t ran. The caller holds mu.
-func (s *Share) charge(a *account, t *turn, now time.Time) {
+func (s *ProcessorShare) charge(a *account, t *turn, now time.Time) {
 	took := max(0, now.Sub(t.since))
 	a.used += took / a.weight
 	t.ran += took
@@ -241,21 +241,21 @@ func (s *Share) charge(a *account, t *turn, now time.Time) {
 	}
 }
 
-func (s *Share) abandon(t *turn, now time.Time) {
+func (s *ProcessorShare) abandon(t *turn, now time.Time) {
 	a := s.account(t.tenant)
 	s.charge(a, t, now)
 	s.release(a, t)
 	s.drop(t.tenant, a)
 }
 
-func (s *Share) release(a *account, t *turn) {
+func (s *ProcessorShare) release(a *account, t *turn) {
 	s.running--
 	a.slots--
 	t.holds = false
 }
 
 // drop removes an account without slots and requests.
-func (s *Share) drop(tenant scope.TenantID, a *account) {
+func (s *ProcessorShare) drop(tenant scope.TenantID, a *account) {
 	if a.slots == 0 && len(a.queue) == 0 {
 		delete(s.accounts, tenant)
 	}
@@ -263,7 +263,7 @@ func (s *Share) drop(tenant scope.TenantID, a *account) {
 
 // enqueue adds t to the waiting turns of its tenant: in front if it has run for less than stretch,
 // otherwise at the end. The caller holds mu.
-func (s *Share) enqueue(a *account, t *turn) {
+func (s *ProcessorShare) enqueue(a *account, t *turn) {
 	s.waits.Add(1)
 	if t.ran > 0 && t.ran < stretch {
 		a.queue = slices.Insert(a.queue, 0, t)
@@ -274,7 +274,7 @@ func (s *Share) enqueue(a *account, t *turn) {
 }
 
 // next returns the account that gets the next slot; nil if none waits. The caller holds mu.
-func (s *Share) next() *account {
+func (s *ProcessorShare) next() *account {
 	var best *account
 	if s.waits.Load() == 0 {
 		return nil
@@ -288,7 +288,7 @@ func (s *Share) next() *account {
 }
 
 // grant assigns the free slots. The caller holds mu.
-func (s *Share) grant(now time.Time) {
+func (s *ProcessorShare) grant(now time.Time) {
 	for most := s.slots(now); s.running < most; {
 		a := s.next()
 		if a == nil {

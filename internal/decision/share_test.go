@@ -15,7 +15,7 @@ import (
 
 // clockedShare is a share with a clock that moves only as work is done.
 type clockedShare struct {
-	*Share
+	*ProcessorShare
 	clock  atomic.Int64           // nanoseconds
 	onStep func(t scope.TenantID) // called after each step of work
 }
@@ -23,7 +23,7 @@ type clockedShare struct {
 func newShare(processors int, tenants ...scope.TenantID) *clockedShare {
 	w := &clockedShare{onStep: func(scope.TenantID) {}}
 	w.clock.Store(int64(time.Hour))
-	w.Share = NewShare(processors, func() time.Time { return time.Unix(0, w.clock.Load()) })
+	w.ProcessorShare = NewProcessorShare(processors, func() time.Time { return time.Unix(0, w.clock.Load()) })
 	for _, t := range tenants {
 		w.noteTenant(t, w.now())
 	}

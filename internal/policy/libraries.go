@@ -80,8 +80,8 @@ func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) 
 	return db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) ([]lang.Library, error) { return LibrariesFor(ctx, tx, env) })
 }
 
-// Users lists the users of a library. Fault: Conflict "not_a_library" for a control.
-func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
+// Dependents lists the users of a library. Fault: Conflict "not_a_library" for a control.
+func (s *Service) Dependents(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
 	var u Usage
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		p, err := loadLive(ctx, tx, sc, id)
@@ -115,7 +115,7 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l lang.Library) bool { return l.ID == p.ID }) {
 			continue
 		}
-		users, err := usersOf(ctx, tx, env, libs, p.ID, library(p).Package())
+		users, err := dependentsOf(ctx, tx, env, libs, p.ID, library(p).Package())
 		if err != nil {
 			return nil, err
 		}
@@ -127,9 +127,9 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 	return out, nil
 }
 
-// usersOf returns the policies of an environment that use one of the packages, except the library
+// dependentsOf returns the policies of an environment that use one of the packages, except the library
 // itself and deleted policies.
-func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library, id int64, packages ...string) ([]Policy, error) {
+func dependentsOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library, id int64, packages ...string) ([]Policy, error) {
 	list, err := importers(ctx, tx, env)
 	return slices.DeleteFunc(list, func(p Policy) bool {
 		return p.ID == id || !slices.ContainsFunc(lang.Reach(p.RegoCode, libs), func(l lang.Library) bool { return slices.Contains(packages, l.Package()) })
@@ -175,7 +175,7 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 		if slices.Equal(had, has) {
 			continue
 		}
-		users, err := usersOf(ctx, tx, env, had, next.ID, pkg, was)
+		users, err := dependentsOf(ctx, tx, env, had, next.ID, pkg, was)
 		if err == nil {
 			err = c.findHarm(ctx, sc, &h, users, had, has)
 		}

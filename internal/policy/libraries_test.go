@@ -61,11 +61,11 @@ func TestLibraries(t *testing.T) {
 		if err != nil || page.Total != 2 || page.Policies[0].Kind != KindLibrary {
 			t.Errorf("List of libraries = %+v, %v, want 2", page, err)
 		}
-		u, err := h.Users(ctx, sc(""), lib.ID)
+		u, err := h.Dependents(ctx, sc(""), lib.ID)
 		if err != nil || u.Package != "lib.text" || u.Total != 3 || u.Users[0].ID != chain.ID || u.Users[1].ID != user.ID || u.Users[2].ID != far.ID {
 			t.Errorf("Users of the library = %+v, %v, want %d, %d and %d", u, err, chain.ID, user.ID, far.ID)
 		}
-		_, err = h.Users(ctx, sc(""), user.ID)
+		_, err = h.Dependents(ctx, sc(""), user.ID)
 		wantCode(t, err, fault.Conflict, "not_a_library")
 		_, err = h.Test(ctx, sc(""), lib.ID, passing)
 		wantCode(t, err, fault.Conflict, "is_library")
@@ -150,7 +150,7 @@ func TestPromoteWithLibraries(t *testing.T) {
 		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), lib.ID, Promotion{}, 0)))
 		errtest.Must(t, errtest.Of(h.Promote(ctx, sc(""), user.ID, Promotion{}, 0)))
 		// Controls that stay in sandbox now use the library of production.
-		u, err := h.Users(ctx, sc(""), lib.ID)
+		u, err := h.Dependents(ctx, sc(""), lib.ID)
 		if err != nil || u.Total != 2 || u.Users[1].ID != stays.ID {
 			t.Errorf("Users of the promoted library = %+v, %v, want 2 with %d", u, err, stays.ID)
 		}

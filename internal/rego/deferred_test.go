@@ -41,7 +41,7 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 					t.Errorf("%s, %+v", described(d), why)
 				}
 				explain.TraceDecision(context.Background(), s, &r, opt, d)
-				d.Hidden(&r)
+				d.ReasonSecrets(&r)
 			}
 			if out := c.Eval(context.Background(), value.Value{}, nil, rego.Limits{}); out.Effect != rego.Deny || out.Err == nil {
 				t.Errorf("%+v", out)

@@ -59,7 +59,7 @@ func TestStoppedAgents(t *testing.T) {
 				continue
 			}
 			reason := "The AI agent " + c.want + " is not active"
-			if !d.Stopped || d.Permit || d.Effect != rego.Deny || d.Reason != reason || d.Public() != reason || d.PolicyName != "" || d.CacheHit || d.Err != nil || len(d.Ran) > 0 || (d.Resource == nil) != (c.path == "/b") {
+			if !d.Stopped || d.Permit || d.Effect != rego.Deny || d.Reason != reason || d.CallerReason() != reason || d.PolicyName != "" || d.CacheHit || d.Err != nil || len(d.Ran) > 0 || (d.Resource == nil) != (c.path == "/b") {
 				t.Errorf("%s, %s: %s, want a denial with the reason %q and no control", name, c.user, described(d), reason)
 			}
 			if _, ok := d.AccessHint(&req); ok {

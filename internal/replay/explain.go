@@ -65,7 +65,7 @@ func (s *Service) logged(ctx context.Context, sc scope.Scope, id string) (audit.
 	if d.PolicyName != nil {
 		public.PolicyName = *d.PolicyName
 	}
-	out.Public = public.Public()
+	out.Public = public.CallerReason()
 	if json.Unmarshal(d.Explanation, &out.Explanations) == nil && len(out.Explanations) > 0 {
 		texts := make([]string, len(out.Explanations))
 		for i, e := range out.Explanations {

@@ -16,6 +16,6 @@ func (h *Handler) libraries(r *rest.Router) {
 		Errors:  []int{http.StatusConflict},
 		Summary: "List the policies that use a library", Description: "Policies that use the library directly or through another library, in both environments. A policy that is a control: 409 `not_a_library`. The path `/policies/{policy_id}/users` is an alias.",
 	}, func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*rest.JSON[policy.Usage], error) {
-		return rest.Answer(h.Policies.Users(ctx, sc, in.ID))
+		return rest.Answer(h.Policies.Dependents(ctx, sc, in.ID))
 	})
 }

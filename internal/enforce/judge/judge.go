@@ -90,7 +90,7 @@ func (j *Judge) Decide(ctx context.Context, st *settings.State, in *request.Inbo
 	if p := v.Decision.Panic(); p != nil {
 		j.Panics.EvaluatorHandler(ctx, in.ID)(p)
 	}
-	v.Hidden = v.Decision.Hidden(&req)
+	v.Hidden = v.Decision.ReasonSecrets(&req)
 	j.Count.Decision(v.Decision.Duration, v.Decision.CacheHit)
 	if r := v.Decision.Resource; r != nil && (r.AuditLevel == AuditDetailed || r.AuditLevel == AuditComprehensive) {
 		opt.Caught = j.Panics.EvaluatorHandler(ctx, in.ID)

@@ -78,7 +78,7 @@ func (v *Verdict) NamesControl() bool {
 // it receives the log. Texts that repeat such values are removed here, because a mask may keep
 // the values themselves out of the log, so that the server does not know them.
 func (v *Verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
-	v.Hidden = v.Decision.HiddenInput(req)
+	v.Hidden = v.Decision.InputSecrets(req)
 	var why []reason.Explanation
 	if v.Decision.Resource.AuditLevel == AuditComprehensive {
 		var steps []reason.Step
@@ -109,7 +109,7 @@ func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 	d := &v.Decision
 	switch {
 	case d.Stopped: // also where no control is in scope
-		v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", d.Public()), nil)
+		v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", d.CallerReason()), nil)
 	case d.Considered == 0 && d.Err == nil:
 		if st.DenyByDefault {
 			v.Resolve(request.Refuse(http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"), nil)
@@ -129,7 +129,7 @@ func (v *Verdict) takeDecision(st *settings.State, idErr error) {
 	case d.Effect == rego.Allow:
 		v.Resolve(nil, nil)
 	default:
-		refusal := request.Refuse(http.StatusForbidden, "access_denied", d.Public())
+		refusal := request.Refuse(http.StatusForbidden, "access_denied", d.CallerReason())
 		if hint, ok := d.AccessHint(&v.Asked); ok {
 			refusal.Access = string(hint.AppendJSON(nil))
 		}

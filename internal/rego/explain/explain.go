@@ -39,7 +39,7 @@ func Outcome(ctx context.Context, c *rego.Control, in value.Value, data rego.Dat
 		Effect: out.Effect.String(), Conditions: []reason.Condition{},
 	}
 	explainRules(ctx, &e, c, in, data, lim, out)
-	e.Public = (&rego.Decision{Effect: out.Effect, Reason: out.Reason, Err: out.Err, PolicyName: m.Name}).Public()
+	e.Public = (&rego.Decision{Effect: out.Effect, Reason: out.Reason, Err: out.Err, PolicyName: m.Name}).CallerReason()
 	e.Text = e.Words(headline(&e, out))
 	return e
 }

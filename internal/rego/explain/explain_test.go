@@ -83,7 +83,7 @@ func TestExplainAllow(t *testing.T) {
 	if got := told(e.Conditions); got != want {
 		t.Errorf("conditions:\n%s\nwant:\n%s", got, want)
 	}
-	if e.Text == "" || e.Public != (&rego.Decision{Effect: rego.Allow}).Public() || e.PolicyID != 7 || e.PolicyName != "Payroll" || e.PolicyVersion != 3 {
+	if e.Text == "" || e.Public != (&rego.Decision{Effect: rego.Allow}).CallerReason() || e.PolicyID != 7 || e.PolicyName != "Payroll" || e.PolicyVersion != 3 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -132,7 +132,7 @@ func TestExplainDeny(t *testing.T) {
 // The end user's text holds nothing of the control, its rules or its values.
 func TestExplainPublic(t *testing.T) {
 	_, e := explained(t, payroll, `{"user":{"roles":["secret-role"]},"context":{"ip":"10.1.1.1"}}`)
-	if e.Public != (&rego.Decision{}).Public() {
+	if e.Public != (&rego.Decision{}).CallerReason() {
 		t.Errorf("public: %q", e.Public)
 	}
 	_, e = explained(t, "package x\n\nallow if input.a == 1\n\nreason := \"Ask the payroll desk\"\n\ndeny if input.b", `{"b":true}`)
@@ -140,7 +140,7 @@ func TestExplainPublic(t *testing.T) {
 		t.Errorf("public: %q", e.Public)
 	}
 	out, e := explained(t, "package x\n\ndeny if to_number(input.a) > 1", `{"a":"secret"}`)
-	if out.Err == nil || e.Public != (&rego.Decision{Err: rego.ErrLimit}).Public() || e.Line != 3 {
+	if out.Err == nil || e.Public != (&rego.Decision{Err: rego.ErrLimit}).CallerReason() || e.Line != 3 {
 		t.Errorf("%+v", e)
 	}
 }

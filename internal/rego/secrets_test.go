@@ -49,7 +49,7 @@ func TestHidden(t *testing.T) {
 		opt := Options{Cache: NewCache(1 << 20)}
 		for range 2 {
 			d := s.Decide(context.Background(), &r, opt)
-			if got := fmt.Sprint(d.Hidden(&r)); got != want || d.PolicyID != 2 {
+			if got := fmt.Sprint(d.ReasonSecrets(&r)); got != want || d.PolicyID != 2 {
 				t.Errorf("%s: %s hidden in %q, want %s", source, got, d.Reason, want)
 			}
 		}
@@ -63,7 +63,7 @@ func BenchmarkHidden(b *testing.B) {
 			d := s.Decide(context.Background(), &r, Options{})
 			b.ReportAllocs()
 			for b.Loop() {
-				if d.Hidden(&r) != nil {
+				if d.ReasonSecrets(&r) != nil {
 					b.Fatal("found something")
 				}
 			}

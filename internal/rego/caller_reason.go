@@ -9,9 +9,9 @@ const (
 	publicFailed  = "Access could not be decided and is refused. Ask the people who run this service and give them the decision id."
 )
 
-// Public returns the text for the caller: the reason that the control gave, or else a neutral
+// CallerReason returns the text for the caller: the reason that the control gave, or else a neutral
 // text, which names no control, no rule and no value.
-func (d *Decision) Public() string {
+func (d *Decision) CallerReason() string {
 	switch {
 	case d.Err != nil:
 		return publicFailed

@@ -12,23 +12,23 @@ const maxEvent = 1 << 20
 // errNoArray means that a body is not a JSON array of events.
 var errNoArray = errors.New("not a JSON array")
 
-// splitter returns the elements of a JSON array one at a time, without decoding them. It looks only
+// elementReader returns the elements of a JSON array one at a time, without decoding them. It looks only
 // at brackets and strings, so an element that is not valid JSON does not affect those after it.
-type splitter struct {
+type elementReader struct {
 	in  *bufio.Reader
 	buf []byte
 	// started is true after the opening bracket, over after the closing one.
 	started, ended bool
 }
 
-func newSplitter(r io.Reader) *splitter {
-	return &splitter{in: bufio.NewReaderSize(r, 16<<10)}
+func newElementReader(r io.Reader) *elementReader {
+	return &elementReader{in: bufio.NewReaderSize(r, 16<<10)}
 }
 
 // next returns the next element, which is valid until the next call. whole is false if the element
 // is larger than maxEvent and was skipped. The error is io.EOF at the end of the array, and
 // otherwise that of the stream.
-func (s *splitter) next() (element []byte, whole bool, err error) {
+func (s *elementReader) next() (element []byte, whole bool, err error) {
 	if !s.started {
 		c, err := s.skip()
 		if err != nil {
@@ -65,7 +65,7 @@ func ended(err error) error {
 }
 
 // skip reads up to the next byte that is not a space.
-func (s *splitter) skip() (byte, error) {
+func (s *elementReader) skip() (byte, error) {
 	for {
 		c, err := s.in.ReadByte()
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *splitter) skip() (byte, error) {
 }
 
 // element reads the element that begins with c.
-func (s *splitter) element(c byte) ([]byte, bool, error) {
+func (s *elementReader) element(c byte) ([]byte, bool, error) {
 	s.buf = s.buf[:0]
 	whole := true
 	depth, quoted, escaped := 0, false, false

@@ -13,7 +13,7 @@ import (
 // that of a secret, so that a log must not show the value.
 type readPath struct {
 	inputPath
-	hidden bool
+	secret bool
 }
 
 func readPaths(paths [][]string) []readPath {
@@ -24,11 +24,11 @@ func readPaths(paths [][]string) []readPath {
 	return out
 }
 
-// Hidden returns the values that the decision's reason may show and that a log must not contain.
+// ReasonSecrets returns the values that the decision's reason may show and that a log must not contain.
 // These are the members of the request and of the resource that are named like secrets and that
-// the deciding control reads, and the resource's owner_email. Hidden costs almost nothing if the
+// the deciding control reads, and the resource's owner_email. It costs almost nothing if the
 // reason is constant, and otherwise one lookup for each path that the control reads.
-func (d *Decision) Hidden(r *Request) redact.Secrets {
+func (d *Decision) ReasonSecrets(r *Request) redact.Secrets {
 	var found redact.Secrets
 	if c := d.Decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
 		for i := range c.reads {
@@ -44,9 +44,9 @@ func (d *Decision) Hidden(r *Request) redact.Secrets {
 	return found
 }
 
-// HiddenInput returns the values of all members that are named like secrets, for a log that keeps
+// InputSecrets returns the values of all members that are named like secrets, for a log that keeps
 // the input of controls.
-func (d *Decision) HiddenInput(r *Request) redact.Secrets {
+func (d *Decision) InputSecrets(r *Request) redact.Secrets {
 	found := redact.FindSecrets(r.User, r.Action, r.Resource, r.Context, r.Extra)
 	if d.Resource != nil {
 		found = found.With(d.Resource.Doc, false)
@@ -70,18 +70,18 @@ func (p *readPath) gather(found redact.Secrets, r *Request, res *target.Resource
 	case partAll:
 		found = found.With(r.User, false).With(r.Action, false).With(r.Resource, false).With(r.Context, false).With(r.Extra, false)
 	case partUser:
-		found = found.With(r.User.At(p.rest...), p.hidden)
+		found = found.With(r.User.At(p.rest...), p.secret)
 	case partAction:
-		found = found.With(r.Action.At(p.rest...), p.hidden)
+		found = found.With(r.Action.At(p.rest...), p.secret)
 	case partResource:
-		found = found.With(r.Resource.At(p.rest...), p.hidden)
+		found = found.With(r.Resource.At(p.rest...), p.secret)
 	case partContext:
-		found = found.With(r.Context.At(p.rest...), p.hidden)
+		found = found.With(r.Context.At(p.rest...), p.secret)
 	case partExtra:
-		found = found.With(r.Extra.At(p.rest...), p.hidden)
+		found = found.With(r.Extra.At(p.rest...), p.secret)
 	}
 	if res != nil && (p.part == partAll || p.part == partResource) {
-		found = found.With(res.Doc.At(p.rest...), p.hidden)
+		found = found.With(res.Doc.At(p.rest...), p.secret)
 	}
 	return found
 }

@@ -10,11 +10,11 @@ import (
 
 // The collector runs when the heap has grown by GOGC percent of what is in use. A high
 // percentage costs little memory on a small heap and much on a large one. So the extra
-// room has an upper bound, but is at least as large as what is in use.
+// headroom has an upper bound, but is at least as large as what is in use.
 const (
 	mostPercent  = 400
 	leastPercent = 100
-	mostRoom     = 96 << 20
+	mostHeadroom = 96 << 20
 )
 
 // percentFor returns the value of GOGC for a heap with this many live bytes.
@@ -22,7 +22,7 @@ func percentFor(live uint64) int {
 	if live == 0 {
 		return mostPercent
 	}
-	return int(min(max(mostRoom*100/live, leastPercent), mostPercent))
+	return int(min(max(mostHeadroom*100/live, leastPercent), mostPercent))
 }
 
 // collect adjusts GOGC to the live bytes after each garbage collection, until the context ends.

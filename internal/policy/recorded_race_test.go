@@ -72,7 +72,9 @@ func TestRecordedCaseMeanwhile(t *testing.T) {
 				twin := h.resource(t, scope.Sandbox, name)
 				other = h.create(t, Draft{Name: name, Environment: scope.Sandbox, ResourceID: &twin.ID, TestCases: passing, Status: Active})
 			}
-			e := &meanwhile{inProcess: h.eval, do: func() { errtest.Must(t, errtest.Of(h.Update(ctx, admin(), p.ID, Change{AddRecorded: []TestCase{recorded}}, 0))) }}
+			e := &meanwhile{inProcess: h.eval, do: func() {
+				errtest.Must(t, errtest.Of(h.Update(ctx, admin(), p.ID, Change{AddRecorded: []TestCase{recorded}}, 0)))
+			}}
 			h.Compiler = Compiler{Evaluator: e} // it has compiled nothing yet
 			made, err := x.change(h, p, other)
 			if err != nil || e.do != nil {

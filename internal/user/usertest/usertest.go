@@ -81,7 +81,7 @@ func (r *Room) removeDuring(send func() error) (err error) {
 		}
 		sent = true
 		go func() { done <- send() }()
-		err, ended = r.untilBlocked(done)
+		ended, err = UntilBlocked(r.t, r.c, done)
 		return nil
 	}))
 	if !ended {
@@ -90,27 +90,30 @@ func (r *Room) removeDuring(send func() error) (err error) {
 	return err
 }
 
-// untilBlocked waits until a transaction waits for another one, or until done receives something.
-// SQLite runs one writer at a time, so there it does not wait.
-func (r *Room) untilBlocked(done <-chan error) (err error, ended bool) {
+// UntilBlocked waits until a transaction of the store's database waits for another one, or until done
+// receives something. SQLite runs one writer at a time, so there it does not wait.
+func UntilBlocked(t *testing.T, c *db.Cluster, done <-chan error) (ended bool, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), dbtest.Patience)
 	defer cancel()
-	for !strings.Contains(r.t.Name(), dbtest.SQLite) {
+	if strings.HasSuffix(t.Name(), dbtest.SQLite) {
+		return false, nil
+	}
+	for {
 		select {
 		case err := <-done:
-			return err, true
+			return true, err
 		default:
 		}
-		n, err := db.ReadStore(ctx, r.c.System(), func(tx *db.Tx) (int64, error) { return countBlocked(ctx, tx) })
+		n, err := db.ReadStore(ctx, c.System(), func(tx *db.Tx) (int64, error) { return countBlocked(ctx, tx) })
 		if err != nil {
-			r.t.Error(err)
-			break
+			t.Error(err)
+			return false, nil
 		}
 		if n > 0 {
-			break
+			return false, nil
 		}
 	}
-	return nil, false
 }
 
 // CheckRemovals checks that what a request of the person stores does not outlive the person, whenever

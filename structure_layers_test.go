@@ -139,6 +139,7 @@ var layers = []layer{
 	{"sign-in factors", []string{
 		"internal/factor",
 		"internal/lockout",
+		"internal/user/usertest",
 	}},
 	{"credentials, controls, decisions", []string{
 		"internal/access",

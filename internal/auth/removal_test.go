@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/user/usertest"
 )
 
 // leftOf counts the rows of a person's credentials.
@@ -23,34 +23,6 @@ func leftOf(t *testing.T, r *replica, id string) int64 {
 	})
 	errtest.Must(t, err)
 	return n
-}
-
-// untilBlocked waits until a transaction of the store's database waits for another one, or until
-// done receives something. SQLite runs one writer at a time, so there it does not wait.
-func untilBlocked(t *testing.T, r *replica, done <-chan error) (err error, ended bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), dbtest.Patience)
-	defer cancel()
-	if strings.HasSuffix(t.Name(), dbtest.SQLite) {
-		return nil, false
-	}
-	for {
-		select {
-		case err := <-done:
-			return err, true
-		default:
-		}
-		n, err := db.ReadStore(ctx, r.Stores.System(), func(tx *db.Tx) (int64, error) {
-			return db.One[int64](ctx, tx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-		})
-		if err != nil {
-			t.Error(err)
-			return nil, false
-		}
-		if n > 0 {
-			return nil, false
-		}
-	}
 }
 
 // running is a request of a person that was authenticated before the person is removed.
@@ -94,7 +66,7 @@ func removals(ctx context.Context, t *testing.T, r *replica) map[string]func(u r
 				if !sent {
 					sent = true
 					go func() { done <- send() }()
-					err, ended = untilBlocked(t, r, done)
+					ended, err = usertest.UntilBlocked(t, r.Stores, done)
 				}
 				return nil
 			}))
@@ -191,7 +163,7 @@ func TestRemovalWaits(t *testing.T) {
 			if !started {
 				started = true
 				go func() { done <- errtest.Of(r.Users.Delete(ctx, systemOf(dbtest.Second), u.user.ID)) }()
-				if err, ended := untilBlocked(t, r, done); ended {
+				if ended, err := usertest.UntilBlocked(t, r.Stores, done); ended {
 					t.Errorf("the removal did not wait: %v", err)
 					done <- err
 				}

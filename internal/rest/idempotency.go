@@ -106,7 +106,7 @@ func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.
 	case row.Status == 0:
 		i.reconstruct(x, rt, req, sc, row)
 	default:
-		i.replay(x, sc, row)
+		i.replay(x, rt, req, sc, row)
 	}
 }
 
@@ -257,11 +257,13 @@ func (i *idempotency) complete(x *exchange, d *db.DB, k entry, out *recorder, sc
 	}
 }
 
-// replay sends the stored answer.
-func (i *idempotency) replay(x *exchange, sc scope.Scope, row entry) {
+// replay sends the stored answer. If it cannot be decrypted, because the encryption key was lost, it
+// sends what reconstruct makes.
+func (i *idempotency) replay(x *exchange, rt *route, req *http.Request, sc scope.Scope, row entry) {
 	body, err := i.Open(row.Body, sealedFor(sc, row.Key))
 	if err != nil {
-		x.fail(err)
+		i.r.cfg.Log.Warn("the first answer to an Idempotency-Key could not be decrypted", "request_id", row.RequestID, "error", err)
+		i.reconstruct(x, rt, req, sc, row)
 		return
 	}
 	h := x.Header()
@@ -273,11 +275,22 @@ func (i *idempotency) replay(x *exchange, sc scope.Scope, row entry) {
 	_, _ = x.Write(body) // the peer may have gone
 }
 
-// reconstruct answers for a request whose process died between its commit and its answer. It reads
-// the object and sends it as that request would have.
+// reconstruct answers for a request whose answer is lost, because its process died between its commit
+// and its answer, or because the answer cannot be decrypted. It reads the object and sends it as that
+// request would have.
 func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc scope.Scope, row entry) {
-	id, found, err := i.Outcome(req.Context(), sc, row.RequestID, row.CreatedAt)
-	if err == nil && !found {
+	var id string
+	var found bool
+	var err error
+	if i.Outcome != nil {
+		id, found, err = i.Outcome(req.Context(), sc, row.RequestID, row.CreatedAt)
+	}
+	lost := fault.New(fault.Conflict, "already_created", "the first request with this Idempotency-Key created the object; its answer is lost")
+	switch {
+	case err != nil || found:
+	case row.Status != 0:
+		err = lost
+	default:
 		err = fault.New(fault.Conflict, "request_in_progress", "the first request with this Idempotency-Key has not ended").After(time.Second)
 	}
 	if err != nil {
@@ -292,7 +305,7 @@ func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc 
 	out := &recorder{header: http.Header{}}
 	i.r.ServeHTTP(out, read)
 	if out.status != http.StatusOK {
-		x.fail(fault.New(fault.Conflict, "already_created", "the first request with this Idempotency-Key created the object; its answer is lost").With("id", id))
+		x.fail(lost.With("id", id))
 		return
 	}
 	h := x.Header()

@@ -107,6 +107,7 @@ func create(path, key, body string) resttest.Call {
 func TestIdempotency(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		t.Run("replay", func(t *testing.T) { checkReplay(t, newStand(t, c)) })
+		t.Run("lost answer", func(t *testing.T) { checkLostAnswer(t, newStand(t, c)) })
 		t.Run("concurrent", func(t *testing.T) { checkConcurrent(t, newStand(t, c)) })
 		t.Run("a refusal is not stored", func(t *testing.T) { checkRefusals(t, newStand(t, c)) })
 		t.Run("crash", func(t *testing.T) { checkCrash(t, newStand(t, c)) })
@@ -255,5 +256,31 @@ func checkCrash(t *testing.T, st *stand) {
 	}
 	if st.created.Load() != before {
 		t.Error("the committed object is made again")
+	}
+}
+
+// checkLostAnswer: if a stored answer cannot be decrypted, a repetition gets the object as it is now, or
+// else the fact that it was created. Nothing is created again.
+func checkLostAnswer(t *testing.T, st *stand) {
+	close(st.hold)
+	send := func() *httptest.ResponseRecorder {
+		return st.Do(t, create("/v1/slow", "k-lost", `{"name":"slow"}`).Request())
+	}
+	if w := send(); w.Code != 201 {
+		t.Fatalf("POST = %d %s, want 201", w.Code, w.Body)
+	}
+	errtest.Must(t, st.cluster.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+		return errtest.Of(tx.Exec(t.Context(), `UPDATE idempotency SET body = $1`, []byte("under a lost key")))
+	}))
+	if w := send(); w.Code != 409 || !strings.Contains(w.Body.String(), `"already_created"`) {
+		t.Errorf("a repetition without an audit entry = %d %s, want 409 already_created", w.Code, w.Body)
+	}
+	st.outcome.Store("41")
+	var got widget
+	if w := send(); json.Unmarshal(w.Body.Bytes(), &got) != nil || w.Code != 201 || got.ID != 41 || w.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a repetition = %d %s, want 201 with object 41", w.Code, w.Body)
+	}
+	if n := st.created.Load(); n != 1 {
+		t.Errorf("%d objects were created, want 1", n)
 	}
 }

@@ -139,10 +139,11 @@ func (a Agents) Refuse(user value.Value) string {
 	for act := user.Get("act"); id == 0 && act.Kind() == value.ObjectKind; act = act.Get("act") {
 		id = a.stoppedIn(act.Get("sub"))
 	}
-	if id == 0 && len(a.clients) > 0 {
-		if id = firstOf(claims.Get("client_id"), a.stoppedIn); id == 0 {
-			id = firstOf(claims.Get("azp"), a.stoppedIn)
-		}
+	if id == 0 {
+		id = firstOf(claims.Get("client_id"), a.stoppedIn)
+	}
+	if id == 0 {
+		id = firstOf(claims.Get("azp"), a.stoppedIn)
 	}
 	if id == 0 {
 		return ""

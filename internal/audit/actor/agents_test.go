@@ -51,6 +51,11 @@ func TestRefuse(t *testing.T) {
 	if got := set.Refuse(value.Value{}); got != "" {
 		t.Errorf("Refuse of no user = %q, want nothing", got)
 	}
+	for _, claims := range []string{`{"client_id":"agent:3"}`, `{"azp":["agent:3.0"]}`} { // no agent has an OAuth client
+		if got := actor.NewAgents(nil, 3, nil).Refuse(valuetest.Decode(t, `{"id":"ann","attributes":`+claims+`}`)); got != "The AI agent agent:3 is not active" {
+			t.Errorf("Refuse of the claims %s = %q, want agent:3 refused", claims, got)
+		}
+	}
 	if got := (actor.Agents{}).Refuse(valuetest.Decode(t, `{"id":"agent:3"}`)); got != "" {
 		t.Errorf("Refuse of an empty set = %q, want nothing", got)
 	}

@@ -131,23 +131,32 @@ type run struct {
 
 // seal seals those columns again that are in a store. tenant is "" for the system store.
 func (r *run) seal(ctx context.Context, store *db.DB, tenant scope.TenantID, columns []Column) error {
-	var err error
+	var mine []Column
 	for _, c := range columns {
-		if (c.System || c.Tenant != "") != (tenant == "") {
-			continue
+		if (c.System || c.Tenant != "") == (tenant == "") {
+			mine = append(mine, c)
 		}
-		if e := r.column(ctx, store, tenant, c); e != nil {
+	}
+	pages, err := db.ReadStore(ctx, store, func(tx *db.Tx) ([][]Value, error) { return firstPages(ctx, tx, mine) })
+	if err != nil {
+		pages = make([][]Value, len(mine)) // each column reads for itself, so that the error names it
+	}
+	err = nil
+	for i, c := range mine {
+		if e := r.column(ctx, store, tenant, c, pages[i]); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s.%s: %w", c.Table, c.Name, e))
 		}
 	}
 	return err
 }
 
-// column goes over a column until all its values are under the first key. It repeats only if
-// somebody else changed values in the meantime.
-func (r *run) column(ctx context.Context, store *db.DB, tenant scope.TenantID, c Column) error {
+// column goes over a column until all its values are under the first key. first are the values of its
+// first rows; nil: they are not read yet. It repeats only if somebody else changed values in the
+// meantime.
+func (r *run) column(ctx context.Context, store *db.DB, tenant scope.TenantID, c Column, first []Value) error {
 	for left := rounds; ; left-- {
-		missed, unreadable, err := r.pass(ctx, store, tenant, c)
+		missed, unreadable, err := r.pass(ctx, store, tenant, c, first)
+		first = nil
 		if err != nil {
 			return err
 		}
@@ -170,11 +179,14 @@ type change struct {
 }
 
 // pass goes over a column once. It returns how many values somebody else changed before they were
-// replaced, and the values that do not open.
-func (r *run) pass(ctx context.Context, store *db.DB, tenant scope.TenantID, c Column) (missed int64, unreadable []Value, err error) {
+// replaced, and the values that do not open. values are those of the first rows; nil: they are not
+// read yet.
+func (r *run) pass(ctx context.Context, store *db.DB, tenant scope.TenantID, c Column, values []Value) (missed int64, unreadable []Value, err error) {
 	var after any
 	for {
-		values, err := db.ReadStore(ctx, store, func(tx *db.Tx) ([]Value, error) { return c.list(ctx, tx, after) })
+		if values == nil {
+			values, err = db.ReadStore(ctx, store, func(tx *db.Tx) ([]Value, error) { return c.list(ctx, tx, after) })
+		}
 		if err != nil {
 			return missed, unreadable, err
 		}
@@ -205,7 +217,7 @@ func (r *run) pass(ctx context.Context, store *db.DB, tenant scope.TenantID, c C
 		if c.List != nil || len(values) < batch {
 			return missed, unreadable, nil
 		}
-		after = values[len(values)-1].Key
+		after, values = values[len(values)-1].Key, nil
 	}
 }
 

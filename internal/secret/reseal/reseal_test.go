@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-func box(t *testing.T, keys ...byte) *secret.Box {
+func box(t testing.TB, keys ...byte) *secret.Box {
 	t.Helper()
 	all := make([][secret.KeyBytes]byte, len(keys))
 	for i, k := range keys {
@@ -164,6 +164,23 @@ func TestUnreadable(t *testing.T) {
 		}
 		if _, known := s.Counts(); known {
 			t.Error("the counts are known after a run that failed")
+		}
+	})
+}
+
+// TestBrokenColumn: if one column cannot be read, the others are sealed again all the same, and the error
+// names the one.
+func TestBrokenColumn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		put(t, c, box(t, 1), 2)
+		bad := maskKeys(box(t, 2, 1))
+		bad.Table = "no_such_table"
+		s := Sealer{Stores: c, Columns: []Column{bad, maskKeys(box(t, 2, 1))}, Logger: slog.New(slog.DiscardHandler)}
+		if err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "no_such_table.sealed") {
+			t.Errorf("Run = %v, want an error that names the column", err)
+		}
+		if plain, err := box(t, 2).Open(get(t, c, dbtest.Second, "k0001"), place(dbtest.Second, "k0001")); err != nil || string(plain) != "k0001" {
+			t.Errorf("a value of another column opens as %q, %v, want its name", plain, err)
 		}
 	})
 }

@@ -4,10 +4,58 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
+
+// firstPages returns the values of the first rows of each column, in few queries: in most tenants,
+// most columns have none. No page is nil.
+func firstPages(ctx context.Context, tx *db.Tx, columns []Column) ([][]Value, error) {
+	sealed, err := withValues(ctx, tx, columns)
+	if err != nil {
+		return nil, err
+	}
+	pages := make([][]Value, len(columns))
+	for i, c := range columns {
+		if pages[i] = []Value{}; !sealed[i] {
+			continue
+		}
+		page, err := c.list(ctx, tx, nil)
+		if err != nil {
+			return nil, err
+		}
+		pages[i] = append(pages[i], page...)
+	}
+	return pages, nil
+}
+
+// withValues reports which columns have a sealed value. It does not look into columns with a List.
+func withValues(ctx context.Context, tx *db.Tx, columns []Column) ([]bool, error) {
+	out := make([]bool, len(columns))
+	var at []int
+	var asked []string
+	for i, c := range columns {
+		if out[i] = c.List != nil; out[i] {
+			continue
+		}
+		at = append(at, i)
+		asked = append(asked, `CASE WHEN EXISTS (SELECT 1 FROM `+c.Table+` WHERE length(`+c.Name+`) > 0) THEN 1 ELSE 0 END`)
+	}
+	if len(asked) == 0 {
+		return out, nil
+	}
+	for row, err := range db.Values(ctx, tx, `SELECT `+strings.Join(asked, ", ")) {
+		if err != nil {
+			return nil, err
+		}
+		for j, v := range row {
+			out[at[j]] = fmt.Sprint(v) == "1"
+		}
+	}
+	return out, nil
+}
 
 // list returns the values of the next rows after a key; nil: of the first ones. The names in the
 // text come from the declarations in the program.

@@ -31,7 +31,6 @@ func heap() int64 {
 // TestMemoryInFlight checks that a waiting request uses at most a mebibyte, however its body or its
 // answer is read.
 func TestMemoryInFlight(t *testing.T) {
-	t.Parallel()
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("the race detector has a memory of its own")

@@ -161,7 +161,6 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 // TestLargeBodies checks that a body up to the limit is decided on and sent unchanged, and that no
 // request keeps more than a small part of it in memory.
 func TestLargeBodies(t *testing.T) {
-	t.Parallel()
 	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("moves half a gibibyte")

@@ -371,7 +371,9 @@ func deployFault(message string, issues []lang.FileIssue) error {
 
 // fetch reads a commit's files from the repository, and sets the commit in b.
 func (s *Service) fetch(ctx context.Context, sc scope.Scope, t job.Task, b *policycode.Request, w work) ([]controlfile.File, error) {
-	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
+	large := &largeAnswer{pool: s.Large, tenant: sc.Tenant}
+	defer large.free() // after the files are unpacked
+	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash, large: large}, ""
 	if w.RepositoryID != 0 {
 		r, err := s.Repository(ctx, sc, w.RepositoryID)
 		if err != nil {

@@ -130,9 +130,9 @@ func (c Cluster) mechanism() sasl.Mechanism {
 	case Plain:
 		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism()
 	case ScramSHA256:
-		return login.AsSha256Mechanism()
+		return boundedScram{login.AsSha256Mechanism()}
 	case ScramSHA512:
-		return login.AsSha512Mechanism()
+		return boundedScram{login.AsSha512Mechanism()}
 	}
 	return nil
 }
@@ -237,6 +237,9 @@ func Reason(err error) string {
 	}
 	if errors.Is(err, errTooMany) {
 		return fmt.Sprintf("the cluster names more than %d brokers, or %d partitions of the topic", mostBrokers, mostPartitions)
+	}
+	if errors.Is(err, errManyRounds) {
+		return fmt.Sprintf("the cluster demands more than %d iterations of SCRAM", mostRounds)
 	}
 	if errors.Is(err, io.EOF) {
 		return "the cluster closed the connection without an answer: it may not accept the credential, or expect another protocol (TLS or not, SASL or not)"

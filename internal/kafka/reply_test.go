@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -93,4 +94,25 @@ func TestLargeCluster(t *testing.T) {
 	errtest.Must(t, err)
 	t.Cleanup(p.Close)
 	errtest.Must(t, p.Send(within(t), batch("k", 3)))
+}
+
+// TestBrokerThatDemandsMuchHashing checks that a sign-in ends with a reason if the broker demands very
+// many iterations.
+func TestBrokerThatDemandsMuchHashing(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range []string{ScramSHA256, ScramSHA512} {
+		c := cluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "ada", "secret"))
+		c.ControlKey(int16(kmsg.SASLAuthenticate), func(k kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			ask := k.(*kmsg.SASLAuthenticateRequest)
+			answer := ask.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			_, nonce, _ := strings.Cut(string(ask.SASLAuthBytes), ",r=")
+			answer.SASLAuthBytes = fmt.Appendf(nil, "r=%s,s=c2FsdA==,i=%d", nonce, mostRounds+1)
+			return answer, nil, true
+		})
+		p := producer(t, outboundtest.Local(t), Cluster{Brokers: brokers(t, c), Plain: true, Mechanism: mechanism, User: "ada", Password: "secret"})
+		if err := p.Send(within(t), batch("k", 1)); err == nil || !strings.Contains(Reason(err), "iterations of SCRAM") {
+			t.Errorf("Send with %s = %v (%s), want the iterations refused", mechanism, err, Reason(err))
+		}
+	}
 }

@@ -34,7 +34,7 @@ func (p *parts) setUpEditors(context.Context) error {
 	target := outbound.New(outbound.Config{AllowCIDRs: allow})
 	p.closers.add("repositories", time.Second, func(context.Context) error { target.Close(); return nil })
 	p.ide = &ide.Service{
-		Stores: p.stores, Now: p.now, NewID: newID, Log: p.log, Panics: p.panics, Box: box, Target: target,
+		Stores: p.stores, Now: p.now, NewID: newID, Log: p.log, Panics: p.panics, Box: box, Target: target, Large: ide.NewLarge(),
 		Unpack: func(ctx context.Context, t scope.TenantID, r gitpack.Request) ([]gitpack.File, error) {
 			return p.workers.Unpack(ctx, t, r)
 		},

@@ -263,7 +263,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	sc.Actor = w.Actor
 	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
-	found, failed := s.runWork(bounded, sc, p.ID, w)
+	found, failed := s.runWork(bounded, sc, t, p.ID, w)
 	if ctx.Err() != nil {
 		return ctx.Err() // the process is stopping; the job runs again
 	}
@@ -292,10 +292,10 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause e
 
 // runWork fetches the files that the delivery does not contain. Then it either validates all files
 // and returns the results, or deploys them.
-func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
+func (s *Service) runWork(ctx context.Context, sc scope.Scope, t job.Task, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
-		fetched, err := s.fetch(ctx, sc, &b, w)
+		fetched, err := s.fetch(ctx, sc, t, &b, w)
 		if err != nil {
 			return nil, err
 		}
@@ -370,8 +370,10 @@ func deployFault(message string, issues []lang.FileIssue) error {
 }
 
 // fetch reads a commit's files from the repository, and sets the commit in b.
-func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Request, w work) ([]controlfile.File, error) {
-	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
+func (s *Service) fetch(ctx context.Context, sc scope.Scope, t job.Task, b *policycode.Request, w work) ([]controlfile.File, error) {
+	large := &largeAnswer{pool: s.Large, tenant: sc.Tenant}
+	defer large.free() // after the files are unpacked
+	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash, large: large}, ""
 	if w.RepositoryID != 0 {
 		r, err := s.Repository(ctx, sc, w.RepositoryID)
 		if err != nil {
@@ -386,7 +388,12 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 			from.token = string(token)
 		}
 	}
-	pack, commit, err := s.fetchPack(ctx, from)
+	var pack []byte
+	var commit string
+	err := t.Away(func() (err error) {
+		pack, commit, err = s.fetchPack(ctx, from)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,8 @@ type source struct {
 	branch, hash string
 	// have is a commit whose files the caller has. If it is the wanted one, no pack is fetched.
 	have string
+	// large is the memory for large answers; nil: it is not bounded.
+	large *largeAnswer
 }
 
 // File names a file of a repository that is not registered.
@@ -53,7 +55,9 @@ type File struct {
 // the caller has that commit. Faults: Invalid and BadGateway if the repository or the file cannot
 // be read.
 func (s *Service) ReadFile(ctx context.Context, tenant scope.TenantID, f File) (text, commit string, err error) {
-	pack, commit, err := s.fetchPack(ctx, source{url: f.URL, token: f.Token, branch: f.Branch, have: f.Have})
+	large := &largeAnswer{pool: s.Large, tenant: tenant}
+	defer large.free()
+	pack, commit, err := s.fetchPack(ctx, source{url: f.URL, token: f.Token, branch: f.Branch, have: f.Have, large: large})
 	if err != nil || f.Have != "" && commit == f.Have {
 		return "", commit, err
 	}
@@ -86,7 +90,7 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 		auth = &githttp.BasicAuth{Username: name, Password: password}
 	}
 	// The client follows no redirects, so that the credential goes nowhere else.
-	client := githttp.NewClientWithOptions(s.Target.Bounded(gitpack.MaxPack+1<<20), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+	client := githttp.NewClientWithOptions(s.Target.BoundedWith(gitpack.MaxPack+1<<20, w.large.take), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 	session, err := client.NewUploadPackSession(ep, auth)
 	if err != nil {
 		return nil, "", fetchFault(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
+	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -56,6 +57,8 @@ type Service struct {
 	Box *secret.Box
 	// Target is the guarded client for repositories.
 	Target *outbound.Client
+	// Large is the memory for large answers of repositories (NewLarge).
+	Large *memory.Pool
 	// Unpack extracts files from a pack in a worker: (*worker.Pool).Unpack.
 	Unpack func(ctx context.Context, tenant scope.TenantID, r gitpack.Request) ([]gitpack.File, error)
 	// Check validates a control: (*policy.Service).Validate.

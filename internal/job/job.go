@@ -65,6 +65,8 @@ type Task struct {
 	// completing is set once the handler has called Complete. A job that is gone then was not
 	// ended by another runner.
 	completing *atomic.Bool
+	// leave frees the slot of the task until the function that it returns is called.
+	leave func() (comeBack func())
 }
 
 // Decode decodes the payload into into. An error is Permanent.

@@ -37,7 +37,8 @@ type Runner struct {
 	Logger *slog.Logger
 	// Panics counts panics of handlers.
 	Panics *fault.Panics
-	// Concurrency is the maximum number of jobs that run at once (default 8).
+	// Concurrency is the maximum number of jobs that run at once (default 8). One tenant gets three
+	// quarters of them. Jobs that are away (Task.Away) do not count, up to awayFactor times as many.
 	Concurrency int
 	// Lease is how long a runner owns a job without renewing the lease (default 1 min).
 	Lease time.Duration
@@ -49,11 +50,16 @@ type Runner struct {
 
 	agenda *Agenda
 	slots  chan struct{}
+	away   chan struct{}
+	shares shares
 	tasks  sync.WaitGroup
 }
 
 // perClaim is the maximum number of jobs that one tenant gets before the next tenant is served.
 const perClaim = 8
+
+// awayFactor is how many jobs may be away for each slot.
+const awayFactor = 8
 
 // Run runs jobs until ctx ends. It returns when the last job has stopped. Interrupted jobs are
 // released, and the attempt does not count.
@@ -70,7 +76,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Backoff == nil {
 		r.Backoff = func(_ string, attempt int) time.Duration { return Backoff(attempt) }
 	}
-	r.slots = make(chan struct{}, r.Concurrency)
+	r.slots, r.away = make(chan struct{}, r.Concurrency), make(chan struct{}, awayFactor*r.Concurrency)
+	r.shares = shares{perTenant: max(1, r.Concurrency*3/4), running: map[scope.TenantID]int{}, refused: map[scope.TenantID]bool{}}
 	r.agenda = &Agenda{Cluster: r.Cluster, Topic: wakeName, Now: r.Now, Poll: r.Poll, Logger: r.Logger}
 	defer r.agenda.Begin()()
 	defer r.tasks.Wait()
@@ -90,7 +97,12 @@ func (r *Runner) Run(ctx context.Context) error {
 // serve claims jobs of one tenant, starts them, and schedules the next check. The caller has taken
 // one slot.
 func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
-	n := 1 + r.takeSlots(perClaim-1)
+	share := r.shares.take(tenant, perClaim)
+	if share == 0 {
+		<-r.slots
+		return
+	}
+	n := 1 + r.takeSlots(share-1)
 	tasks, again, err := r.claim(ctx, tenant, n)
 	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
 		r.Logger.Warn("jobs could not be claimed", "tenant", tenant, "error", err)
@@ -100,15 +112,24 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 	for range n - len(tasks) {
 		<-r.slots
 	}
+	r.giveBack(tenant, share-len(tasks))
 	if again != nil {
 		r.agenda.Schedule(tenant, *again)
 	}
 	for _, t := range tasks {
-		t.Tenant, t.completing = tenant, new(atomic.Bool)
+		t.Tenant, t.completing, t.leave = tenant, new(atomic.Bool), r.leave
 		r.tasks.Go(func() {
+			defer r.giveBack(tenant, 1)
 			defer func() { <-r.slots }()
 			r.run(ctx, t)
 		})
+	}
+}
+
+// giveBack gives back what n jobs of a tenant had of its share.
+func (r *Runner) giveBack(tenant scope.TenantID, n int) {
+	if r.shares.giveBack(tenant, n) {
+		r.agenda.Schedule(tenant, time.Time{})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -31,8 +32,6 @@ const (
 )
 
 const (
-	// maxReply is the largest reply of a broker, in bytes.
-	maxReply = 4 << 20
 	// ackTime is how long a broker waits for its replicas.
 	ackTime = 5 * time.Second
 	// deliveryTime is how long the client tries to deliver a record.
@@ -85,6 +84,7 @@ func (c Cluster) Server(b Broker) outbound.StreamServer {
 // Open returns a producer. It connects at the first Send. Every connection goes through via,
 // including those to brokers that the cluster names.
 func Open(via *outbound.Client, c Cluster) (*Producer, error) {
+	named := &claims{}
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		host, text, err := net.SplitHostPort(address)
 		if err != nil {
@@ -94,7 +94,11 @@ func Open(via *outbound.Client, c Cluster) (*Producer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return via.DialStream(ctx, c.Server(Broker{host, uint16(port)}))
+		conn, err := via.DialStream(ctx, c.Server(Broker{host, uint16(port)}))
+		if err != nil {
+			return nil, err
+		}
+		return &checkedConn{Conn: conn, claims: named}, nil
 	}
 	var seeds []string
 	for _, b := range c.Brokers {
@@ -126,9 +130,9 @@ func (c Cluster) mechanism() sasl.Mechanism {
 	case Plain:
 		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism()
 	case ScramSHA256:
-		return login.AsSha256Mechanism()
+		return boundedScram{login.AsSha256Mechanism()}
 	case ScramSHA512:
-		return login.AsSha512Mechanism()
+		return boundedScram{login.AsSha512Mechanism()}
 	}
 	return nil
 }
@@ -230,6 +234,12 @@ func Reason(err error) string {
 			return "the cluster does not accept the credential: " + answered.Message
 		}
 		return "the cluster answered " + answered.Message + ": " + answered.Description
+	}
+	if errors.Is(err, errTooMany) {
+		return fmt.Sprintf("the cluster names more than %d brokers, or %d partitions of the topic", mostBrokers, mostPartitions)
+	}
+	if errors.Is(err, errManyRounds) {
+		return fmt.Sprintf("the cluster demands more than %d iterations of SCRAM", mostRounds)
 	}
 	if errors.Is(err, io.EOF) {
 		return "the cluster closed the connection without an answer: it may not accept the credential, or expect another protocol (TLS or not, SASL or not)"

@@ -248,13 +248,18 @@ func unreachable(err error) error {
 }
 
 // Bounded returns HTTP with replies limited to limit bytes each. Reading more is an error.
-func (c *Client) Bounded(limit int64) *http.Client {
-	return &http.Client{Transport: &bounded{c.http.Transport, limit}, CheckRedirect: c.http.CheckRedirect}
+func (c *Client) Bounded(limit int64) *http.Client { return c.BoundedWith(limit, nil) }
+
+// BoundedWith is Bounded. It also calls large before more than the first SmallReply bytes of a reply
+// are read, while the target waits. If large returns an error, reading returns it.
+func (c *Client) BoundedWith(limit int64, large func(context.Context) error) *http.Client {
+	return &http.Client{Transport: &bounded{c.http.Transport, limit, large}, CheckRedirect: c.http.CheckRedirect}
 }
 
 type bounded struct {
 	next  http.RoundTripper
 	limit int64
+	large func(context.Context) error
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -262,8 +267,35 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.next.RoundTrip(r)
 	if err == nil {
 		res.Body = http.MaxBytesReader(nil, res.Body, b.limit)
+		if b.large != nil {
+			res.Body = &announcedBody{ReadCloser: res.Body, large: func() error { return b.large(r.Context()) }, small: SmallReply}
+		}
 	}
 	return res, err
+}
+
+// announcedBody calls large once, before it returns more than the first small bytes.
+type announcedBody struct {
+	io.ReadCloser
+	large func() error
+	small int
+}
+
+// Read reads the body.
+func (b *announcedBody) Read(p []byte) (int, error) {
+	if b.large == nil {
+		return b.ReadCloser.Read(p)
+	}
+	if b.small == 0 {
+		if err := b.large(); err != nil {
+			return 0, err
+		}
+		b.large = nil
+		return b.ReadCloser.Read(p)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.small)])
+	b.small -= n
+	return n, err
 }
 
 // Origin returns the scheme and host of a URL, to write into the audit log or to bind a stored

@@ -137,7 +137,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 // Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
-	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, scope.AgentSubject(id), func(tx *db.Tx) (err error) {
 		a, err = s.deleteIn(ctx, tx, sc, id, ifChange)
 		return err
 	})
@@ -162,7 +162,7 @@ func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, i
 		}
 	}
 	if s.Withdraw != nil {
-		if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
+		if err := s.Withdraw(ctx, tx, sc, scope.AgentSubject(id)); err != nil {
 			return a, err
 		}
 	}

@@ -147,7 +147,7 @@ func (a Agents) Refuse(user value.Value) string {
 	if id == 0 {
 		return ""
 	}
-	return "The AI agent " + subjectID(id) + " is not active"
+	return "The AI agent " + scope.AgentSubject(id) + " is not active"
 }
 
 // stoppedAgent returns the id of the stopped agent whose subject id a name is; 0: it is none.
@@ -186,8 +186,6 @@ func agentNumber(subject string) int64 {
 	return max(n, 0)
 }
 
-func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
-
 // Acting returns the subject id of the agent that asks for a user: the actor of the claim act (RFC
 // 8693, section 4.1), or else the user or the subject of its token if that is an agent, or else the
 // OAuth client of the token if it is one (client_id of RFC 9068, azp of OpenID Connect). An actor that
@@ -195,7 +193,7 @@ func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(i
 func (a Agents) Acting(user value.Value) string {
 	if sub, _ := user.At("act", "sub").Str(); sub != "" {
 		if id := a.clients[sub]; id != 0 {
-			return subjectID(id)
+			return scope.AgentSubject(id)
 		}
 		return sub
 	}
@@ -211,7 +209,7 @@ func (a Agents) Acting(user value.Value) string {
 	for _, v := range [...]value.Value{claims.Get("client_id"), claims.Get("azp")} {
 		text, _ := v.Str()
 		if id := a.clients[text]; id != 0 {
-			return subjectID(id)
+			return scope.AgentSubject(id)
 		}
 	}
 	return ""

@@ -65,9 +65,9 @@ const (
 	leastCertainty = 6   // standard deviations from the usual count
 )
 
-// detectShares looks for spikes of denials and of errors: it compares the share in the current window
+// DetectShares looks for spikes of denials and of errors: it compares the share in the current window
 // with those of the hours of the baseline.
-func detectShares(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
+func DetectShares(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var out []Finding
 	for _, m := range []struct {
 		kind  Kind
@@ -117,9 +117,9 @@ func share(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tunin
 	}}, true
 }
 
-// detectLatency looks for evaluations that take longer than usual: it compares the 95th percentile of the
+// DetectLatency looks for evaluations that take longer than usual: it compares the 95th percentile of the
 // current window with those of the baseline and of its slow hours.
-func detectLatency(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
+func DetectLatency(now stats.Rollup, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	if now.Latencies.Count() < leastTimed {
 		return nil
 	}
@@ -146,10 +146,10 @@ func detectLatency(now stats.Rollup, window time.Duration, hours []stats.Rollup,
 	}}}
 }
 
-// detectSpikes looks for subjects with far more decisions than usual. It compares a period that has not
+// DetectSpikes looks for subjects with far more decisions than usual. It compares a period that has not
 // ended with whole ones, so a period is never flagged for being longer. A subject without history
 // is compared with the busy subjects of the baseline.
-func detectSpikes(kind Kind, stretch, baseline time.Duration, list []stats.Activity, t Tuning) []Finding {
+func DetectSpikes(kind Kind, stretch, baseline time.Duration, list []stats.Activity, t Tuning) []Finding {
 	var typical []float64
 	for _, a := range list {
 		for _, n := range a.Before {
@@ -195,9 +195,9 @@ func beginning(stretch time.Duration) string {
 	return "the hour began"
 }
 
-// detectSources looks for addresses that probe: nearly all of their requests are denied, for many people
+// DetectSources looks for addresses that probe: nearly all of their requests are denied, for many people
 // or on many resources, although the tenant usually denies little.
-func detectSources(list []stats.Source, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
+func DetectSources(list []stats.Source, window time.Duration, hours []stats.Rollup, t Tuning) []Finding {
 	var all, denied int64
 	for i := range hours {
 		all, denied = all+hours[i].Total(), denied+hours[i].Denied

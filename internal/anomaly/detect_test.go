@@ -26,13 +26,13 @@ func TestTooLittleIsNoAnomaly(t *testing.T) {
 	for name, hours := range map[string][]stats.Rollup{
 		"no history": nil, "two hours": history(1000, 10)[:2], "hours of a few": history(1, 0),
 	} {
-		if found := append(detectShares(worst, window, hours, usual), detectLatency(worst, window, hours, usual)...); len(found) > 0 {
+		if found := append(DetectShares(worst, window, hours, usual), DetectLatency(worst, window, hours, usual)...); len(found) > 0 {
 			t.Errorf("%s: findings = %+v, want none", name, found)
 		}
 	}
 	few := stats.Rollup{Denied: 19, Errors: 9}
 	few.Latencies.Add(10_000_000, 19)
-	if found := append(detectShares(few, window, history(1000, 10), usual), detectLatency(few, window, history(1000, 10), usual)...); len(found) > 0 {
+	if found := append(DetectShares(few, window, history(1000, 10), usual), DetectLatency(few, window, history(1000, 10), usual)...); len(found) > 0 {
 		t.Errorf("19 decisions: findings = %+v, want none", found)
 	}
 }
@@ -41,7 +41,7 @@ func TestTooLittleIsNoAnomaly(t *testing.T) {
 func TestTuningMoves(t *testing.T) {
 	now := stats.Rollup{Permitted: 50, Denied: 50}
 	for factor, want := range map[float64]int{2: 1, 3: 1, 6: 0, 20: 0} {
-		found := detectShares(now, window, history(1000, 100), Tuning{Factor: factor})
+		found := DetectShares(now, window, history(1000, 100), Tuning{Factor: factor})
 		if len(found) != want {
 			t.Errorf("factor %v: findings = %+v, want %d", factor, found, want)
 		}
@@ -68,7 +68,7 @@ func TestSpikes(t *testing.T) {
 		"new and far above all": {[]stats.Activity{{Subject: "old", Now: 100, Before: quiet}, {Subject: "new", Now: 400}}, []string{"new"}},
 		"new and like the rest": {[]stats.Activity{{Subject: "old", Now: 100, Before: []int64{100, 100, 110}}, {Subject: "new", Now: 140}}, nil},
 	} {
-		found := detectSpikes(UserSpike, 24*time.Hour, days, c.list, usual)
+		found := DetectSpikes(UserSpike, 24*time.Hour, days, c.list, usual)
 		if len(found) != len(c.want) || len(found) > 0 && found[0].Subject != c.want[0] {
 			t.Errorf("%s: findings = %+v, want %v", name, found, c.want)
 		}
@@ -87,12 +87,12 @@ func TestSources(t *testing.T) {
 		"a shared address":       {stats.Source{Permitted: 400, Denied: 40, Users: 30, Resources: 30}, false},
 		"a few denials":          {stats.Source{Denied: 10, Users: 10, Resources: 10}, false},
 	} {
-		if found := detectSources([]stats.Source{c.s}, sources, history(1000, 20), usual); (len(found) > 0) != c.want {
+		if found := DetectSources([]stats.Source{c.s}, sources, history(1000, 20), usual); (len(found) > 0) != c.want {
 			t.Errorf("%s: findings = %+v, want one: %v", name, found, c.want)
 		}
 	}
 	// If nearly everything is denied, no address stands out.
-	if found := detectSources([]stats.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
+	if found := DetectSources([]stats.Source{{Permitted: 3, Denied: 40, Users: 20}}, sources, history(1000, 900), usual); len(found) > 0 {
 		t.Errorf("a tenant that denies nearly all: findings = %+v, want none", found)
 	}
 }

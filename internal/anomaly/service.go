@@ -119,17 +119,17 @@ func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.E
 	if err != nil {
 		return nil, err
 	}
-	found := append(detectShares(current, window, hours, tuning), detectLatency(current, window, hours, tuning)...)
+	found := append(DetectShares(current, window, hours, tuning), DetectLatency(current, window, hours, tuning)...)
 	resources, err := s.Log.Activity(ctx, tenant, env, stats.TopResources, now, now.Add(-baseline), leastAccesses)
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, detectSpikes(ResourceSpike, time.Hour, baseline, resources, tuning)...)
+	found = append(found, DetectSpikes(ResourceSpike, time.Hour, baseline, resources, tuning)...)
 	users, err := s.Log.Activity(ctx, tenant, env, stats.BusyUsers, now, now.Add(-days), leastAccesses)
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, detectSpikes(UserSpike, 24*time.Hour, days, users, tuning)...)
+	found = append(found, DetectSpikes(UserSpike, 24*time.Hour, days, users, tuning)...)
 	if current.Denied < leastDenials {
 		return found, nil
 	}
@@ -137,7 +137,7 @@ func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.E
 	if err != nil {
 		return nil, err
 	}
-	return append(found, detectSources(from, sources, hours, tuning)...), nil
+	return append(found, DetectSources(from, sources, hours, tuning)...), nil
 }
 
 // lock is held while a finding is stored, because two replicas may find the same anomaly.

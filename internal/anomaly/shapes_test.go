@@ -111,7 +111,7 @@ func (w *world) detect() []Finding {
 			hours = append(hours, h)
 		}
 	}
-	return append(detectShares(current, window, hours, usual), detectLatency(current, window, hours, usual)...)
+	return append(DetectShares(current, window, hours, usual), DetectLatency(current, window, hours, usual)...)
 }
 
 var usual = Tuning{Factor: 3}

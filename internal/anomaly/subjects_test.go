@@ -148,9 +148,9 @@ func TestFalseAlarmsAboutSubjects(t *testing.T) {
 			users := activity(c.users, 24*time.Hour, stats.Day.Start(at), at.Add(-days))
 			from := c.addresses()
 			checked[ResourceSpike], checked[UserSpike], checked[SuspiciousPlace] = checked[ResourceSpike]+len(resources), checked[UserSpike]+len(users), checked[SuspiciousPlace]+len(from)
-			found := detectSpikes(ResourceSpike, time.Hour, baseline, resources, usual)
-			found = append(found, detectSpikes(UserSpike, 24*time.Hour, days, users, usual)...)
-			found = append(found, detectSources(from, sources, c.hours[:len(c.hours)-1], usual)...)
+			found := DetectSpikes(ResourceSpike, time.Hour, baseline, resources, usual)
+			found = append(found, DetectSpikes(UserSpike, 24*time.Hour, days, users, usual)...)
+			found = append(found, DetectSources(from, sources, c.hours[:len(c.hours)-1], usual)...)
 			for _, f := range found {
 				about := string(f.Kind) + f.Subject
 				if at.Sub(last[about]) > pause {

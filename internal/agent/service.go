@@ -66,10 +66,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 	var made Agent
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
 		n, err := count(ctx, tx, Filter{})
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxAgents, "a tenant has at most %d agents"); err != nil {
+		if err := fault.CheckCounted(n, err, maxAgents, "a tenant has at most %d agents"); err != nil {
 			return err
 		}
 		a := d.agent()

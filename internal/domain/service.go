@@ -135,10 +135,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 // insert adds a domain in a transaction of its tenant's store.
 func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, id scope.TenantID, r record) error {
 	n, err := countDomains(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if err := fault.CheckCount(n, maxDomains, "a tenant may have %d domains"); err != nil {
+	if err := fault.CheckCounted(n, err, maxDomains, "a tenant may have %d domains"); err != nil {
 		return err
 	}
 	switch _, err := selectDomain(ctx, tx, r.Domain); {

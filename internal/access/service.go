@@ -264,10 +264,7 @@ func (s *Service) Approve(ctx context.Context, sc scope.Scope, id int64, a Appro
 // grant turns a request into a grant that begins now.
 func grant(ctx context.Context, tx *db.Tx, r *Request, now time.Time, a Approval) error {
 	active, err := countGrants(ctx, tx, now)
-	if err != nil {
-		return err
-	}
-	if err := fault.CheckCount(active, maxGrants, "a tenant has at most %d grants of access"); err != nil {
+	if err := fault.CheckCounted(active, err, maxGrants, "a tenant has at most %d grants of access"); err != nil {
 		return err
 	}
 	if err := checkResource(ctx, tx, *r); err != nil {

@@ -114,7 +114,7 @@ func listed(list []string) []string {
 
 // Subject returns what controls see of an agent. Empty members are absent.
 func (a Agent) Subject() map[string]any {
-	doc := map[string]any{"id": SubjectID(a.ID), "type": "agent", "name": a.Name, "agent_type": a.Type}
+	doc := map[string]any{"id": scope.AgentSubject(a.ID), "type": "agent", "name": a.Name, "agent_type": a.Type}
 	for name, text := range map[string]string{"provider": a.Provider, "model": a.Model} {
 		if text != "" {
 			doc[name] = text

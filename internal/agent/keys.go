@@ -20,9 +20,6 @@ type Keys struct {
 	Keys []auth.DedicatedKey `json:"keys" nullable:"false" doc:"The agent's keys, newest first. The keys themselves are never returned. After a replacement, the old one is there until it ends."`
 }
 
-// SubjectID returns the id of an agent as a subject of decisions, such as agent:7.
-func SubjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
-
 // Holder returns the active agent that a key belongs to. Its only permission is to request
 // decisions. Fault: NotFound, also if the agent is inactive.
 func Holder(ctx context.Context, tx *db.Tx, subject string) (auth.Holder, error) {
@@ -44,7 +41,7 @@ func (s *Service) Keys(ctx context.Context, sc scope.Scope, id int64) (Keys, err
 		if _, err = load(ctx, tx, id); err != nil {
 			return err
 		}
-		out.Keys, err = auth.DedicatedKeys(ctx, tx, scope.Agent, SubjectID(id))
+		out.Keys, err = auth.DedicatedKeys(ctx, tx, scope.Agent, scope.AgentSubject(id))
 		return err
 	})
 	return out, err
@@ -58,11 +55,11 @@ func (s *Service) IssueKey(ctx context.Context, sc scope.Scope, id int64, grace 
 	if err != nil {
 		return auth.DedicatedKey{}, err
 	}
-	return s.Auth.Dedicated.Issue(ctx, sc, scope.Agent, SubjectID(id), a.Name, grace, func(tx *db.Tx) error {
+	return s.Auth.Dedicated.Issue(ctx, sc, scope.Agent, scope.AgentSubject(id), a.Name, grace, func(tx *db.Tx) error {
 		if _, err := load(ctx, tx, id); err != nil { // it may have been removed in the meantime
 			return err
 		}
-		keys, err := auth.DedicatedKeys(ctx, tx, scope.Agent, SubjectID(id))
+		keys, err := auth.DedicatedKeys(ctx, tx, scope.Agent, scope.AgentSubject(id))
 		if err != nil || grace <= 0 {
 			return err
 		}
@@ -79,7 +76,7 @@ func (s *Service) IssueKey(ctx context.Context, sc scope.Scope, id int64, grace 
 // RevokeKeys ends all keys of the agent at once. Fault: NotFound.
 func (s *Service) RevokeKeys(ctx context.Context, sc scope.Scope, id int64) (Agent, error) {
 	var a Agent
-	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, scope.AgentSubject(id), func(tx *db.Tx) (err error) {
 		if a, err = load(ctx, tx, id); err != nil {
 			return err
 		}

@@ -66,10 +66,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Agent, e
 	var made Agent
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
 		n, err := count(ctx, tx, Filter{})
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxAgents, "a tenant has at most %d agents"); err != nil {
+		if err := fault.CheckCounted(n, err, maxAgents, "a tenant has at most %d agents"); err != nil {
 			return err
 		}
 		a := d.agent()
@@ -137,7 +134,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 // Update.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Agent, error) {
 	var a Agent
-	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, SubjectID(id), func(tx *db.Tx) (err error) {
+	err := s.Auth.Dedicated.Revoke(ctx, sc, scope.Agent, scope.AgentSubject(id), func(tx *db.Tx) (err error) {
 		a, err = s.deleteIn(ctx, tx, sc, id, ifChange)
 		return err
 	})
@@ -162,7 +159,7 @@ func (s *Service) deleteIn(ctx context.Context, tx *db.Tx, sc scope.Scope, id, i
 		}
 	}
 	if s.Withdraw != nil {
-		if err := s.Withdraw(ctx, tx, sc, SubjectID(id)); err != nil {
+		if err := s.Withdraw(ctx, tx, sc, scope.AgentSubject(id)); err != nil {
 			return a, err
 		}
 	}

@@ -25,7 +25,7 @@ func TestCount(t *testing.T) {
 		a, err := s.Create(ctx, sc, Draft{Name: "bot", Type: "llm"})
 		errtest.Must(t, err)
 		use := func(at time.Time, tool string, tokens, count int64, permit bool) audit.NewDecision {
-			return audit.NewDecision{Agent: &actor.AgentUse{ID: SubjectID(a.ID), Tool: tool, EstimatedTokens: tokens}, At: at, Count: count, Permit: permit}
+			return audit.NewDecision{Agent: &actor.AgentUse{ID: scope.AgentSubject(a.ID), Tool: tool, EstimatedTokens: tokens}, At: at, Count: count, Permit: permit}
 		}
 		take := func(fresh ...audit.NewDecision) {
 			t.Helper()

@@ -79,10 +79,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Rule, er
 	r.Environment, r.CreatedBy = env, sc.Actor.Name
 	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		n, err := countRules(ctx, tx, scope.AnyEnv)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, MaxRules, "a tenant has at most %d alert rules"); err != nil {
+		if err := fault.CheckCounted(n, err, MaxRules, "a tenant has at most %d alert rules"); err != nil {
 			return err
 		}
 		if err := s.check(ctx, tx, &r, 0); err != nil {

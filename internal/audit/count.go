@@ -59,12 +59,9 @@ type cellID struct {
 // tallies collects the cells that a batch of rows changes.
 type tallies map[cellID]*cell
 
-// add adds t to the counters of all keys of the row. With loggedOnly it adds only Logged, for a
-// row that leaves the log: Counted includes rows past retention.
-func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
-	if loggedOnly {
-		t = Tally{Logged: t.Logged}
-	}
+// add adds t to the counters of all keys of the row. For a row that leaves the log, only Logged is
+// set: Counted includes rows past retention.
+func (ts tallies) add(r *row, t Tally) {
 	ts.addCell(allKey, r, hour, t)
 	if r.PolicyID != 0 {
 		ts.addCell(policyKey(r.PolicyID), r, hour, t)

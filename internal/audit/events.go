@@ -101,12 +101,8 @@ func (rd *Reader) Events(ctx context.Context, sc scope.Scope, f EventFilter) (Ev
 	} else if f.Environment == scope.AnyEnv {
 		f.Environment = sc.Env
 	}
-	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return EventPage{}, err
-	}
 	page := EventPage{}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err = rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if sc.EnvBound {
 			if _, page.Total, err = eventsPage(ctx, tx, total, 0, 1); err != nil {
 				return err

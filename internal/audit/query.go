@@ -45,8 +45,8 @@ type Page struct {
 
 // Limits of a page: the default and the largest number of entries.
 const (
-	DefaultLimit = 100
-	MaxLimit     = 1000
+	defaultLimit = 100
+	maxLimit     = 1000
 )
 
 // endOfTime is later than any decision; startOfTime earlier.
@@ -144,9 +144,9 @@ func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*D
 func limitOf(n int) (int, error) {
 	switch {
 	case n == 0:
-		return DefaultLimit, nil
-	case n < 1 || n > MaxLimit:
-		return 0, fault.Newf(fault.BadRequest, "invalid_parameter", "limit must be from 1 to %d", MaxLimit)
+		return defaultLimit, nil
+	case n < 1 || n > maxLimit:
+		return 0, fault.Newf(fault.BadRequest, "invalid_parameter", "limit must be from 1 to %d", maxLimit)
 	}
 	return n, nil
 }

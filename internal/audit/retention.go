@@ -122,7 +122,7 @@ func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (
 	first := c.FirstSeq
 	n := 0
 	for ; n < len(rows) && rows[n].Pos == c.FirstPos; n++ {
-		counts.add(&rows[n], Tally{Logged: -1}, true)
+		counts.add(&rows[n], Tally{Logged: -1})
 		c.FirstPos, c.FirstSeq, c.Base = rows[n].Pos+1, rows[n].Seq+1, rows[n].Hash
 	}
 	if n == 0 {

@@ -298,7 +298,7 @@ func (l *DecisionLog) chainAndInsert(ctx context.Context, tx *db.Tx, rows []row)
 	for i := range rows {
 		r := &rows[i]
 		r.LoggedAt = now
-		counts.add(r, r.tally, false)
+		counts.add(r, r.tally)
 		sums.Add(r.decided())
 		for _, s := range series {
 			if s.Has(r.series()) {

@@ -84,10 +84,7 @@ func loadChains(ctx context.Context, tx *db.Tx) (map[string]chain, error) {
 
 func loadChain(ctx context.Context, tx *db.Tx, name string) (chain, error) {
 	c, err := db.One[chain](ctx, tx, `SELECT name, first_pos, first_seq, base, last_pos, last_seq, head FROM audit_chains WHERE name = $1`, name)
-	if errors.Is(err, db.ErrNoRows) {
-		return newChain(name), nil
-	}
-	return c, err
+	return db.FoundOr(c, err, newChain(name))
 }
 
 func saveChain(ctx context.Context, tx *db.Tx, c chain) error {

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -206,11 +205,7 @@ func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (strin
 
 // seqOf returns the sequence number of the decision with this id; 0 if there is none.
 func seqOf(ctx context.Context, tx *db.Tx, id string) (int64, error) {
-	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM decisions WHERE decision_id = $1`, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return 0, nil
-	}
-	return seq, err
+	return db.OneOrZero[int64](ctx, tx, `SELECT seq FROM decisions WHERE decision_id = $1`, id)
 }
 
 // eventsPage returns the newest n administrative entries of a filter before a sequence number (0:

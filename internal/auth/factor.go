@@ -74,10 +74,7 @@ func (f *Factors) State(ctx context.Context, sc scope.Scope) (FactorState, error
 		return FactorState{}, err
 	}
 	out := FactorState{Required: r.facts.Load().RequireFactor}
-	err = home.Read(ctx, func(tx *db.Tx) (err error) {
-		out.State, err = factor.StateOf(ctx, tx, sc.Actor.ID)
-		return err
-	})
+	out.State, err = db.ReadStore(ctx, home, func(tx *db.Tx) (factor.State, error) { return factor.StateOf(ctx, tx, sc.Actor.ID) })
 	return out, err
 }
 

@@ -20,8 +20,8 @@ import (
 
 // The schemes of object addresses: TLS, and plain HTTP for addresses that the operator allows.
 const (
-	ObjectScheme      = "s3://"
-	PlainObjectScheme = "s3+http://"
+	objectScheme      = "s3://"
+	plainObjectScheme = "s3+http://"
 )
 
 // maxReply is the largest reply of a store, in bytes.
@@ -42,10 +42,10 @@ var ErrObject = errors.New("must be s3://host/bucket/key")
 
 // ParseObject reads the address of an object: s3://host[:port]/bucket/key.
 func ParseObject(address string) (Object, error) {
-	rest, plain := strings.CutPrefix(address, PlainObjectScheme)
+	rest, plain := strings.CutPrefix(address, plainObjectScheme)
 	if !plain {
 		var ok bool
-		if rest, ok = strings.CutPrefix(address, ObjectScheme); !ok {
+		if rest, ok = strings.CutPrefix(address, objectScheme); !ok {
 			return Object{}, ErrObject
 		}
 	}

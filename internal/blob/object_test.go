@@ -22,7 +22,7 @@ func TestObject(t *testing.T) {
 	fake := s3test.New("policies")
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
-	address := strings.Replace(server.URL, "http://", PlainObjectScheme, 1)
+	address := strings.Replace(server.URL, "http://", plainObjectScheme, 1)
 	here := outboundtest.Local(t)
 	object := func(address, access, secret string) Object {
 		o, err := ParseObject(address)
@@ -82,7 +82,7 @@ func TestNoStore(t *testing.T) {
 			_, _ = io.WriteString(w, page)
 		}))
 		t.Cleanup(portal.Close)
-		o, err := ParseObject(strings.Replace(portal.URL, "http://", PlainObjectScheme, 1) + "/policies/x")
+		o, err := ParseObject(strings.Replace(portal.URL, "http://", plainObjectScheme, 1) + "/policies/x")
 		errtest.Must(t, err)
 		o.Region, o.AccessKey, o.SecretKey = "eu-west-1", s3test.AccessKey, s3test.SecretKey
 		via := outboundtest.Local(t)

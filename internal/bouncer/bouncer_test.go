@@ -36,14 +36,14 @@ type gate struct {
 
 // publish publishes one content, and reports whether it got a new revision.
 func (g *gate) publish(ctx context.Context, tx *db.Tx, id int64, hash string) (b Bundle, isNew bool, err error) {
-	before, err := BundleOf(ctx, tx, id)
+	before, err := bundleOf(ctx, tx, id)
 	if err != nil {
 		return b, false, err
 	}
 	if err := g.Publish(ctx, tx, []Content{{BouncerID: id, Hash: hash}}); err != nil {
 		return b, false, err
 	}
-	b, err = BundleOf(ctx, tx, id)
+	b, err = bundleOf(ctx, tx, id)
 	return b, b.Revision != before.Revision, err
 }
 

@@ -59,13 +59,10 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, list []Content) error 
 	return nil
 }
 
-// BundleOf returns a bouncer's bundle; an empty one if it has none.
-func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
+// bundleOf returns a bouncer's bundle; an empty one if it has none.
+func bundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	b, err := bundle(ctx, tx, bouncerID)
-	if errors.Is(err, db.ErrNoRows) {
-		return Bundle{BouncerID: bouncerID, Errors: []Refusal{}}, nil
-	}
-	return b, err
+	return db.FoundOr(b, err, Bundle{BouncerID: bouncerID, Errors: []Refusal{}})
 }
 
 // Item is one control in a bundle.

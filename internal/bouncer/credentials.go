@@ -3,7 +3,6 @@ package bouncer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/textproto"
 	"slices"
@@ -266,8 +265,5 @@ func (s *Service) openCredentials(tenant scope.TenantID, b Bouncer, row credenti
 // storedCredentials returns a bouncer's row; an empty one if there is none.
 func storedCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, error) {
 	row, err := loadCredentials(ctx, tx, id)
-	if errors.Is(err, db.ErrNoRows) {
-		return credentialRow{Rules: []Credential{}}, nil
-	}
-	return row, err
+	return db.FoundOr(row, err, credentialRow{Rules: []Credential{}})
 }

@@ -257,7 +257,7 @@ func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (Syn
 		if _, err := load(ctx, tx, sc, id); err != nil {
 			return err
 		}
-		b, err := BundleOf(ctx, tx, id)
+		b, err := bundleOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}

@@ -145,12 +145,12 @@ func checkProposal(t interface{ Fatalf(string, ...any) }, p Proposal) {
 	in("kind", []string{p.Kind}, Kinds())
 	in("capabilities", p.AgentCapabilities, Capabilities())
 	in("categories", p.PIICategories, Categories())
-	in("regimes", p.SuggestedCompliance, Regimes())
+	in("regimes", p.SuggestedCompliance, regimes())
 	if p.AIProvider != nil {
 		in("provider", []string{*p.AIProvider}, Providers())
 	}
 	if p.SuggestedData != nil {
-		in("level", []string{*p.SuggestedData}, Levels())
+		in("level", []string{*p.SuggestedData}, levels())
 	}
 	if !AI(p.Kind) && (p.AIProvider != nil || p.AIModelFamily != nil) || p.Kind != MCPServer && p.MCPProtocolVersion != nil {
 		t.Fatalf("proposal = %+v, want no model for %s", p, p.Kind)

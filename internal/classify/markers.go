@@ -74,14 +74,14 @@ func familyMarkers() []choice {
 // protocolMarkers returns the markers of the published versions of the protocol.
 func protocolMarkers() []choice {
 	var out []choice
-	for _, v := range ProtocolVersions() {
+	for _, v := range protocolVersions() {
 		out = append(out, choice{v, []marker{{raw: []string{v}}}})
 	}
 	return out
 }
 
-// ProtocolVersions returns the versions of the Model Context Protocol, newest first.
-func ProtocolVersions() []string {
+// protocolVersions returns the versions of the Model Context Protocol, newest first.
+func protocolVersions() []string {
 	return []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 

@@ -83,11 +83,11 @@ func Categories() []string {
 	return []string{"names", "emails", "ssn", "card_numbers", "health_records", "addresses"}
 }
 
-// Levels returns the values of data_classification, from the lowest to the highest.
-func Levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
+// levels returns the values of data_classification, from the lowest to the highest.
+func levels() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
-// Regimes returns the compliance tags that can be suggested.
-func Regimes() []string { return []string{"GDPR", "HIPAA", "PCI-DSS", "SOX"} }
+// regimes returns the compliance tags that can be suggested.
+func regimes() []string { return []string{"GDPR", "HIPAA", "PCI-DSS", "SOX"} }
 
 // Merge combines an assistant's answer with the heuristic's proposal h. It takes only allowed
 // values from the answer, and no free text. The model family, protocol version and destinations
@@ -120,8 +120,8 @@ func Merge(text []byte, h Proposal) (p Proposal, ok bool) {
 	}
 	p.AgentCapabilities = p.mergeList("agent_capabilities", h.AgentCapabilities, a.Abilities, Capabilities())
 	p.PIICategories = p.mergeList("pii_categories", h.PIICategories, a.PII, Categories())
-	p.SuggestedCompliance = p.mergeList("suggested_compliance_tags", h.SuggestedCompliance, a.Tags, Regimes())
-	if v, ok := allowedValue(a.Level, Levels()); ok && (h.SuggestedData == nil || slices.Index(Levels(), v) > slices.Index(Levels(), *h.SuggestedData)) {
+	p.SuggestedCompliance = p.mergeList("suggested_compliance_tags", h.SuggestedCompliance, a.Tags, regimes())
+	if v, ok := allowedValue(a.Level, levels()); ok && (h.SuggestedData == nil || slices.Index(levels(), v) > slices.Index(levels(), *h.SuggestedData)) {
 		p.SuggestedData = &v
 		p.note("suggested_data_classification", v)
 	}

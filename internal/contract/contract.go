@@ -76,8 +76,8 @@ type Metadata struct {
 	DeprecationPolicy string
 }
 
-// MetadataOf reads the metadata of a document.
-func MetadataOf(doc Document) Metadata {
+// metadataOf reads the metadata of a document.
+func metadataOf(doc Document) Metadata {
 	text := func(name string) string {
 		s, _ := lookup(doc, "info", "x-gatehouse-contract", name).(string)
 		return s
@@ -86,7 +86,7 @@ func MetadataOf(doc Document) Metadata {
 }
 
 // Version returns the api_version of a document.
-func Version(doc Document) string { return MetadataOf(doc).APIVersion }
+func Version(doc Document) string { return metadataOf(doc).APIVersion }
 
 func numbers(version string) []int {
 	var out []int

@@ -98,7 +98,7 @@ func TestReleased(t *testing.T) {
 		}
 		var versions []string
 		for _, d := range docs {
-			m := MetadataOf(d)
+			m := metadataOf(d)
 			if m.SchemaVersion == "" || m.DeprecationPolicy == "" {
 				t.Errorf("version %s = %+v, want a schema version and a deprecation policy", m.APIVersion, m)
 			}

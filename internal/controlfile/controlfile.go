@@ -144,11 +144,11 @@ func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 	return c.at.issue(rule, format, args...)
 }
 
-// IsManifest reports whether a path names a manifest.
-func IsManifest(p string) bool { return path.Base(p) == manifestName }
+// isManifest reports whether a path names a manifest.
+func isManifest(p string) bool { return path.Base(p) == manifestName }
 
 // IsControlFile reports whether a path names a Rego file or a manifest.
-func IsControlFile(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsManifest(p) }
+func IsControlFile(p string) bool { return strings.HasSuffix(p, controlSuffix) || isManifest(p) }
 
 // Read reads the files of a repository. It returns at most 100 issues about paths and manifests. It
 // does not check Rego.
@@ -161,7 +161,7 @@ func Read(files []File) (Repository, []lang.FileIssue) {
 			r.report(place{file: f.Path}.issue(ruleFile, "%s", why))
 		case r.seen[f.Path]:
 			r.report(place{file: f.Path}.issue(ruleFile, "the path occurs twice"))
-		case IsManifest(f.Path):
+		case isManifest(f.Path):
 			manifests = append(manifests, f)
 		case strings.HasSuffix(f.Path, controlSuffix):
 			r.module(f)

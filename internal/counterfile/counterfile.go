@@ -136,9 +136,9 @@ func (f *file) fileLost() {
 	}
 }
 
-// File is a directory of counters. It is safe for concurrent use. One process at a
+// Dir is a directory of counters. It is safe for concurrent use. One process at a
 // time may have it open.
-type File struct {
+type Dir struct {
 	dir string
 	log *slog.Logger
 
@@ -151,7 +151,7 @@ type File struct {
 // Open opens the counters in a directory, which it creates if it is missing. It repairs a
 // file with a wrong size; the readable counters in it count. It logs a file that it cannot
 // open, and does not change it.
-func Open(dir string, log *slog.Logger) (*File, error) {
+func Open(dir string, log *slog.Logger) (*Dir, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("counterfile: %w", err)
 	}
@@ -159,54 +159,54 @@ func Open(dir string, log *slog.Logger) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counterfile: %w", err)
 	}
-	b := &File{dir: dir, log: log}
+	d := &Dir{dir: dir, log: log}
 	for _, name := range names {
-		content, err := b.repair(name)
+		content, err := d.repair(name)
 		if err == nil {
-			err = b.add(name, content)
+			err = d.add(name, content)
 		}
 		if err != nil {
 			log.Warn("a file of counters cannot be opened: its calls are not counted", "file", name, "error", err)
 		}
 	}
-	return b, nil
+	return d, nil
 }
 
 // add maps a file with this content. Its counters go to left, its other slots to free.
-func (b *File) add(name string, content []byte) error {
-	f := &file{name: name, log: b.log}
+func (d *Dir) add(name string, content []byte) error {
+	f := &file{name: name, log: d.log}
 	var err error
 	if f.memory, f.unmap, err = mapFile(name); err != nil {
 		return err
 	}
-	b.files = append(b.files, f)
+	d.files = append(d.files, f)
 	for i, s := range f.slots() {
 		if c, ok := read(content[i*slotSize:][:slotSize]); ok {
 			c.slot = s
-			b.left = append(b.left, c)
+			d.left = append(d.left, c)
 		} else {
-			b.free = append(b.free, s)
+			d.free = append(d.free, s)
 		}
 	}
 	return nil
 }
 
 // repair reads a file. If its size is wrong, it corrects it.
-func (b *File) repair(name string) ([]byte, error) {
+func (d *Dir) repair(name string) ([]byte, error) {
 	content, err := os.ReadFile(name)
 	if err != nil || len(content) == slots*slotSize {
 		return content, err
 	}
-	b.log.Warn("a file of counters has a wrong size: only its readable part is counted", "file", name, "bytes", len(content))
+	d.log.Warn("a file of counters has a wrong size: only its readable part is counted", "file", name, "bytes", len(content))
 	whole := make([]byte, slots*slotSize)
 	copy(whole, content)
-	return whole, b.write(name, whole)
+	return whole, d.write(name, whole)
 }
 
 // write writes a whole file, so that the disk has room for each page. A page without room
 // would be lost when it is written to.
-func (b *File) write(name string, content []byte) error {
-	f, err := os.CreateTemp(b.dir, "new-*")
+func (d *Dir) write(name string, content []byte) error {
+	f, err := os.CreateTemp(d.dir, "new-*")
 	if err != nil {
 		return err
 	}
@@ -222,30 +222,30 @@ func (b *File) write(name string, content []byte) error {
 }
 
 // Leftover returns the counters that an earlier process left. Only the first call returns any.
-func (b *File) Leftover() []*Counter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	left := b.left
-	b.left = nil
+func (d *Dir) Leftover() []*Counter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := d.left
+	d.left = nil
 	return left
 }
 
 // New starts a counter at 0. If it returns an error, the counter works, but only in memory.
-func (b *File) New(key string) (*Counter, error) {
+func (d *Dir) New(key string) (*Counter, error) {
 	c := &Counter{Key: key, Source: rand.Int64()}
 	if len(key) == 0 || len(key) > MaxKey {
 		return c, errKey
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for {
-		if len(b.free) == 0 {
-			if err := b.grow(); err != nil {
+		if len(d.free) == 0 {
+			if err := d.grow(); err != nil {
 				return c, err
 			}
 		}
-		s := b.free[len(b.free)-1]
-		b.free = b.free[:len(b.free)-1]
+		s := d.free[len(d.free)-1]
+		d.free = d.free[:len(d.free)-1]
 		if !s.file.failed.Load() && s.begin(c) {
 			c.slot = s
 			return c, nil
@@ -254,35 +254,35 @@ func (b *File) New(key string) (*Counter, error) {
 }
 
 // Free frees a counter's slot. The counter must not be used afterwards.
-func (b *File) Free(c *Counter) {
+func (d *Dir) Free(c *Counter) {
 	if c.slot == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	c.slot.end()
-	b.free = append(b.free, c.slot)
+	d.free = append(d.free, c.slot)
 	c.slot = nil
 }
 
 // Close unmaps the files. Counters must not be used afterwards.
-func (b *File) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var err error
-	for _, f := range b.files {
+	for _, f := range d.files {
 		err = errors.Join(err, f.unmap())
 	}
-	b.files, b.free, b.left = nil, nil, nil
+	d.files, d.free, d.left = nil, nil, nil
 	return err
 }
 
 // grow adds a file of free slots.
-func (b *File) grow() error {
-	name, empty := filepath.Join(b.dir, fmt.Sprintf("%016x.tally", rand.Uint64())), make([]byte, slots*slotSize)
-	err := b.write(name, empty)
+func (d *Dir) grow() error {
+	name, empty := filepath.Join(d.dir, fmt.Sprintf("%016x.tally", rand.Uint64())), make([]byte, slots*slotSize)
+	err := d.write(name, empty)
 	if err == nil {
-		err = b.add(name, empty)
+		err = d.add(name, empty)
 	}
 	if err != nil {
 		return fmt.Errorf("counterfile: %w", err)

@@ -15,7 +15,7 @@ import (
 )
 
 // open opens a book that is closed when the test ends.
-func open(t testing.TB, dir string) *File {
+func open(t testing.TB, dir string) *Dir {
 	t.Helper()
 	b, err := Open(dir, slog.New(slog.DiscardHandler))
 	errtest.Must(t, err)
@@ -27,7 +27,7 @@ func open(t testing.TB, dir string) *File {
 	return b
 }
 
-func start(t testing.TB, b *File, key string) *Counter {
+func start(t testing.TB, b *Dir, key string) *Counter {
 	t.Helper()
 	c, err := b.New(key)
 	errtest.Must(t, err)

@@ -41,6 +41,14 @@ func Found[T any](v T, err error, seen bool, object string) (T, error) {
 	return v, err
 }
 
+// FoundOr returns v, or otherwise if One returned no row. v and err are the results of One.
+func FoundOr[T any](v T, err error, otherwise T) (T, error) {
+	if errors.Is(err, ErrNoRows) {
+		return otherwise, nil
+	}
+	return v, err
+}
+
 type noRows struct{}
 
 func (noRows) Error() string { return "db: no rows" }

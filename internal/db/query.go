@@ -20,6 +20,15 @@ func One[T any](ctx context.Context, tx *Tx, sql string, args ...any) (T, error)
 	return none, ErrNoRows
 }
 
+// OneOrZero is like One, but without a row it returns the zero value of T and no error.
+func OneOrZero[T any](ctx context.Context, tx *Tx, sql string, args ...any) (T, error) {
+	v, err := One[T](ctx, tx, sql, args...)
+	if errors.Is(err, ErrNoRows) {
+		err = nil
+	}
+	return v, err
+}
+
 // All runs a query and maps all its rows, like One. The slice is never nil.
 func All[T any](ctx context.Context, tx *Tx, sql string, args ...any) ([]T, error) {
 	list := []T{}

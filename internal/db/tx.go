@@ -162,11 +162,7 @@ func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) 
 
 // Revision returns the value of a counter that Bump increments; 0 before the first Bump.
 func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
-	value, err := One[int64](ctx, tx, `SELECT value FROM revisions WHERE name = $1`, name)
-	if errors.Is(err, ErrNoRows) {
-		return 0, nil
-	}
-	return value, err
+	return OneOrZero[int64](ctx, tx, `SELECT value FROM revisions WHERE name = $1`, name)
 }
 
 // Bump increments the counter name and returns its new value. After the commit, it notifies every

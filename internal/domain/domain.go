@@ -134,9 +134,9 @@ type record struct {
 	HSTS        int64      `db:"hsts"`
 }
 
-// Normalise returns a domain name in the form in which names are compared: ASCII, lower case, no
+// normalise returns a domain name in the form in which names are compared: ASCII, lower case, no
 // final dot. Fault: Invalid at the pointer if it is not a domain name of two labels or more.
-func Normalise(pointer, name string) (string, error) {
+func normalise(pointer, name string) (string, error) {
 	text := strings.TrimSuffix(strings.TrimSpace(name), ".")
 	ascii, err := idna.Lookup.ToASCII(text)
 	if err != nil || len(challengeLabel)+len(ascii) > 253 || !strings.Contains(ascii, ".") {

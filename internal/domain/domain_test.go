@@ -278,8 +278,8 @@ func TestNames(t *testing.T) {
 		"Shop.Example.COM.": "shop.example.com", "bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example", " a.b ": "a.b",
 		"a--b.example": "a--b.example", strings.Repeat("a", 63) + ".example": strings.Repeat("a", 63) + ".example",
 	} {
-		if got, err := Normalise("/domain", name); got != want || err != nil {
-			t.Errorf("Normalise(%q) = %q, %v, want %q", name, got, err, want)
+		if got, err := normalise("/domain", name); got != want || err != nil {
+			t.Errorf("normalise(%q) = %q, %v, want %q", name, got, err, want)
 		}
 	}
 	for _, name := range []string{

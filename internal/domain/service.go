@@ -94,7 +94,7 @@ func (s *Service) show(ctx context.Context, id scope.TenantID, r record) (Domain
 // lookupName returns a name from a path in the form in which names are compared. A name that is not
 // valid stays as it is: no domain has it.
 func lookupName(name string) string {
-	if n, err := Normalise("", name); err == nil {
+	if n, err := normalise("", name); err == nil {
 		return n
 	}
 	return name
@@ -106,7 +106,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 	if err := s.Tenants.CheckVisible(ctx, sc, id); err != nil {
 		return Domain{}, err
 	}
-	name, err := Normalise("/domain", d.Domain)
+	name, err := normalise("/domain", d.Domain)
 	if err == nil && s.isOwn(name) {
 		err = fault.Invalidf("/domain", "is a domain of this deployment: each tenant has its subdomain already")
 	}
@@ -135,10 +135,7 @@ func (s *Service) Add(ctx context.Context, sc scope.Scope, id scope.TenantID, d 
 // insert adds a domain in a transaction of its tenant's store.
 func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, id scope.TenantID, r record) error {
 	n, err := countDomains(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if err := fault.CheckCount(n, maxDomains, "a tenant may have %d domains"); err != nil {
+	if err := fault.CheckCounted(n, err, maxDomains, "a tenant may have %d domains"); err != nil {
 		return err
 	}
 	switch _, err := selectDomain(ctx, tx, r.Domain); {
@@ -161,7 +158,7 @@ func (s *Service) Claim(ctx context.Context, tx *db.Tx, t tenant.Tenant) error {
 		names = append(names, *t.CustomDomain)
 	}
 	for _, name := range names {
-		name, err := Normalise("", name)
+		name, err := normalise("", name)
 		if err != nil || s.isOwn(name) {
 			continue // a domain of the deployment, or a name that cannot be verified
 		}

@@ -2,7 +2,6 @@ package domain
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -30,10 +29,7 @@ const issuedColumns = `domain, tenant, certificate, sealed_key, fingerprint, not
 // selectIssued returns the row of a domain's orders. If there is none, only Domain is set.
 func selectIssued(ctx context.Context, tx *db.Tx, name string) (issued, error) {
 	c, err := db.One[issued](ctx, tx, `SELECT `+issuedColumns+` FROM acme_certificates WHERE domain = $1`, name)
-	if errors.Is(err, db.ErrNoRows) {
-		return issued{Domain: name, Key: []byte{}}, nil
-	}
-	return c, err
+	return db.FoundOr(c, err, issued{Domain: name, Key: []byte{}})
 }
 
 // selectIssuedOf returns the rows of the orders of a tenant's domains.
@@ -94,11 +90,7 @@ func deleteOrder(ctx context.Context, tx *db.Tx, tenant scope.TenantID, at time.
 
 // selectAccount returns the sealed key of the account at a directory; nil: there is none.
 func selectAccount(ctx context.Context, tx *db.Tx, directory string) ([]byte, error) {
-	key, err := db.One[[]byte](ctx, tx, `SELECT sealed_key FROM acme_accounts WHERE directory = $1`, directory)
-	if errors.Is(err, db.ErrNoRows) {
-		return nil, nil
-	}
-	return key, err
+	return db.OneOrZero[[]byte](ctx, tx, `SELECT sealed_key FROM acme_accounts WHERE directory = $1`, directory)
 }
 
 // insertAccount stores the key of the account at a directory, unless there is one already.

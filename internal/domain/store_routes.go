@@ -2,7 +2,6 @@ package domain
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -19,11 +18,7 @@ func selectRoutes(ctx context.Context, tx *db.Tx) ([]Route, error) {
 // selectRoute returns the stored route of a domain, without Status, Issued and Challenge; the zero
 // Route: there is none.
 func selectRoute(ctx context.Context, tx *db.Tx, name string) (Route, error) {
-	r, err := db.One[Route](ctx, tx, `SELECT domain, tenant, pair, acme, hsts, '' AS status, '' AS issued, '' AS challenge FROM domain_routes WHERE domain = $1`, name)
-	if errors.Is(err, db.ErrNoRows) {
-		return Route{}, nil
-	}
-	return r, err
+	return db.OneOrZero[Route](ctx, tx, `SELECT domain, tenant, pair, acme, hsts, '' AS status, '' AS issued, '' AS challenge FROM domain_routes WHERE domain = $1`, name)
 }
 
 // ownerOf returns the tenant that has verified a domain; empty: none.

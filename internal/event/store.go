@@ -2,7 +2,6 @@ package event
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -26,11 +25,7 @@ func insertEvents(ctx context.Context, tx *db.Tx, events []stored) error {
 // cursorOf returns the position of the last event that a sink has received. It is 0 for a new sink,
 // which begins with the oldest stored event.
 func cursorOf(ctx context.Context, tx *db.Tx, sink string) (int64, error) {
-	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM event_cursors WHERE sink = $1`, sink)
-	if errors.Is(err, db.ErrNoRows) {
-		return 0, nil
-	}
-	return seq, err
+	return db.OneOrZero[int64](ctx, tx, `SELECT seq FROM event_cursors WHERE sink = $1`, sink)
 }
 
 func saveCursor(ctx context.Context, tx *db.Tx, sink string, seq int64) error {

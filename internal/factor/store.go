@@ -2,7 +2,6 @@ package factor
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -21,11 +20,7 @@ const columns = `user_id, sealed, created_at, confirmed_at`
 
 // selectRow returns a person's factor, confirmed or not; the zero row: there is none.
 func selectRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
-	r, err := db.One[row](ctx, tx, `SELECT `+columns+` FROM user_factors WHERE user_id = $1`, userID)
-	if errors.Is(err, db.ErrNoRows) {
-		return row{}, nil
-	}
-	return r, err
+	return db.OneOrZero[row](ctx, tx, `SELECT `+columns+` FROM user_factors WHERE user_id = $1`, userID)
 }
 
 func putRow(ctx context.Context, tx *db.Tx, r row) error {

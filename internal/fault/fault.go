@@ -123,6 +123,15 @@ func CheckCount(used, limit int64, format string) error {
 	return Newf(Forbidden, "limit_exceeded", format, limit).With("limit", limit).With("used", used)
 }
 
+// CheckCounted is CheckCount for a number that was just counted. err is the error of counting, which
+// takes precedence.
+func CheckCounted(used int64, err error, limit int64, format string) error {
+	if err != nil {
+		return err
+	}
+	return CheckCount(used, limit, format)
+}
+
 // Cancelled returns the fault for work that ended because its caller disconnected. cause is the
 // error of the caller's context.
 func Cancelled(cause error) *Error {

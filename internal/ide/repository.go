@@ -238,10 +238,7 @@ func (r Repository) apply(c RepositoryChange) Repository {
 func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
 		r, err := load(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("repository", r.ChangeNo, ifChange); err != nil {
+		if r, err = fault.Current(r, err, "repository", r.ChangeNo, ifChange); err != nil {
 			return err
 		}
 		if err := deleteRepository(ctx, tx, id); err != nil {

@@ -90,10 +90,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Integrat
 	}
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		n, err := countIntegrations(ctx, tx, "")
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxIntegrations, "a tenant has at most %d integrations"); err != nil {
+		if err := fault.CheckCounted(n, err, maxIntegrations, "a tenant has at most %d integrations"); err != nil {
 			return err
 		}
 		if err := checkNameFree(ctx, tx, it.Name, 0); err != nil {

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -20,11 +19,7 @@ type entry struct {
 
 // lastEntry returns the sequence number of the newest entry of the administrative log.
 func lastEntry(ctx context.Context, tx *db.Tx) (int64, error) {
-	seq, err := db.One[int64](ctx, tx, `SELECT last_seq FROM audit_chains WHERE name = 'events'`)
-	if errors.Is(err, db.ErrNoRows) {
-		return 0, nil
-	}
-	return seq, err
+	return db.OneOrZero[int64](ctx, tx, `SELECT last_seq FROM audit_chains WHERE name = 'events'`)
 }
 
 // entriesBetween returns the entries with sequence numbers above after and up to last, oldest

@@ -2,7 +2,6 @@ package lockout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -18,10 +17,7 @@ func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (Attempt, error
 
 func selectAttempt(ctx context.Context, tx *db.Tx, subject string) (Attempt, error) {
 	a, err := db.One[Attempt](ctx, tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
-	if errors.Is(err, db.ErrNoRows) {
-		return Attempt{Subject: subject}, nil
-	}
-	return a, err
+	return db.FoundOr(a, err, Attempt{Subject: subject})
 }
 
 func putAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {

@@ -90,7 +90,7 @@ func (m *meter) count(at time.Time) {
 // Calls counts the calls of the API. It is safe for concurrent use.
 type Calls struct {
 	stores *db.Cluster
-	book   *counterfile.File
+	book   *counterfile.Dir
 	now    func() time.Time
 	log    *slog.Logger
 
@@ -104,7 +104,7 @@ type Calls struct {
 
 // NewCalls returns a Calls that counts in a book of its own. It takes over the counters that an
 // earlier process left in the book.
-func NewCalls(stores *db.Cluster, book *counterfile.File, now func() time.Time, log *slog.Logger) *Calls {
+func NewCalls(stores *db.Cluster, book *counterfile.Dir, now func() time.Time, log *slog.Logger) *Calls {
 	s := &Calls{stores: stores, book: book, now: now, log: log, meters: map[call]*meter{}, live: map[call]*counted{}}
 	for _, c := range book.Leftover() {
 		if key, ok := parseCall(c.Key); ok {

@@ -292,7 +292,7 @@ func TestPricesAreExact(t *testing.T) {
 			t.Errorf("LoadPrices(%s) succeeds, want an error", bad)
 		}
 	}
-	if p, err := LoadPrices(""); err != nil || p.bill("pro", BillUsage{Users: 3}, 1).Currency != DefaultCurrency {
+	if p, err := LoadPrices(""); err != nil || p.bill("pro", BillUsage{Users: 3}, 1).Currency != defaultCurrency {
 		t.Errorf("LoadPrices without prices = %+v, %v", p, err)
 	}
 }

@@ -26,8 +26,8 @@ func meters() []string {
 	return []string{meterPolicies, meterUsers, meterBouncers, meterCalls, meterStorage}
 }
 
-// DefaultCurrency is the currency of bills if the configuration names none.
-const DefaultCurrency = "USD"
+// defaultCurrency is the currency of bills if the configuration names none.
+const defaultCurrency = "USD"
 
 // Prices are the prices of the plans. With the zero value, nothing costs anything.
 type Prices struct {
@@ -85,7 +85,7 @@ type meterText struct {
 // LoadPrices parses prices from JSON text, or from the file that the text names. Without a text,
 // nothing costs anything.
 func LoadPrices(text string) (Prices, error) {
-	p := Prices{Currency: DefaultCurrency, plans: map[string]planPrices{}}
+	p := Prices{Currency: defaultCurrency, plans: map[string]planPrices{}}
 	if text == "" {
 		return p, nil
 	}

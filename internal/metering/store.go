@@ -3,7 +3,6 @@ package metering
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -68,12 +67,9 @@ func countUsers(ctx context.Context, tx *db.Tx, from, before time.Time) (UserCou
 const accountRow = "billing"
 
 func selectAccount(ctx context.Context, tx *db.Tx) (account, error) {
-	row, err := db.One[struct {
+	row, err := db.OneOrZero[struct {
 		Value account `db:"value"`
 	}](ctx, tx, `SELECT value FROM settings WHERE name = $1`, accountRow)
-	if errors.Is(err, db.ErrNoRows) {
-		return account{}, nil
-	}
 	return row.Value, err
 }
 

@@ -89,10 +89,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Channel,
 	}
 	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		n, err := countChannels(ctx, tx, scope.AnyEnv)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxChannels, "a tenant has at most %d channels"); err != nil {
+		if err := fault.CheckCounted(n, err, maxChannels, "a tenant has at most %d channels"); err != nil {
 			return err
 		}
 		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 )
 
-// LayerType is the media type of the layer that OPA reads.
-const LayerType = types.OCILayer
+// layerType is the media type of the layer that OPA reads.
+const layerType = types.OCILayer
 
 const (
 	// maxReply is the largest reply of a registry, in bytes.
@@ -42,7 +42,7 @@ const (
 // The schemes of addresses: TLS, and plain HTTP for addresses that the operator allows.
 const (
 	Scheme      = "oci://"
-	PlainScheme = "oci+http://"
+	plainScheme = "oci+http://"
 )
 
 // Reference is a tag in a repository of a registry.
@@ -57,7 +57,7 @@ var ErrNoRepository = errors.New("must be oci://registry/repository:tag")
 // Parse reads the address of a reference: oci://registry[:port]/repository[:tag]. The default tag is
 // "latest".
 func Parse(address string) (Reference, error) {
-	rest, plain := strings.CutPrefix(address, PlainScheme)
+	rest, plain := strings.CutPrefix(address, plainScheme)
 	if !plain {
 		var ok bool
 		if rest, ok = strings.CutPrefix(address, Scheme); !ok {
@@ -244,7 +244,7 @@ func (f file) Compressed() (io.ReadCloser, error) { return io.NopCloser(bytes.Ne
 func (f file) Size() (int64, error) { return int64(len(f)), nil }
 
 // MediaType implements partial.CompressedLayer.
-func (f file) MediaType() (types.MediaType, error) { return LayerType, nil }
+func (f file) MediaType() (types.MediaType, error) { return layerType, nil }
 
 // code matches the error codes of the OCI Distribution Specification. Other texts of a registry are
 // not shown.

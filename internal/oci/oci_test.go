@@ -51,7 +51,7 @@ func newHouse(t *testing.T, door func(next http.Handler) http.Handler) *house {
 
 func (h *house) place(t *testing.T, rest string) Reference {
 	t.Helper()
-	p, err := Parse(strings.Replace(h.URL, "http://", PlainScheme, 1) + rest)
+	p, err := Parse(strings.Replace(h.URL, "http://", plainScheme, 1) + rest)
 	errtest.Must(t, err)
 	return p
 }
@@ -348,8 +348,8 @@ func TestRedirectedLogin(t *testing.T) {
 func TestPlainByName(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		PlainScheme + "registry:5000/policies":       "http",
-		PlainScheme + "registry.example/policies:v1": "http",
+		plainScheme + "registry:5000/policies":       "http",
+		plainScheme + "registry.example/policies:v1": "http",
 		Scheme + "registry.example/policies:v1":      "https",
 	} {
 		p, err := Parse(address)

@@ -75,10 +75,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Connecti
 	}
 	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		n, err := count(ctx, tx, Filter{})
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxConnections, "a tenant has at most %d data sources"); err != nil {
+		if err := fault.CheckCounted(n, err, maxConnections, "a tenant has at most %d data sources"); err != nil {
 			return err
 		}
 		if err := checkNameFree(ctx, tx, c.Name, 0); err != nil {

@@ -223,13 +223,8 @@ func promotable(p Policy, ifVersion int64) error {
 // promote the control too and who is not the caller. Personal keys need no check: they are bound
 // to one environment and cannot promote.
 func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
-	on := false
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		settings, err := tenant.SettingsIn(ctx, tx)
-		on = settings.FourEyes()
-		return err
-	})
-	if err != nil || !on {
+	settings, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (tenant.Settings, error) { return tenant.SettingsIn(ctx, tx) })
+	if err != nil || !settings.FourEyes() {
 		return err
 	}
 	approver = strings.TrimSpace(approver)

@@ -150,10 +150,7 @@ func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Rei
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
 		old, err := loadLive(ctx, tx, sc, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("policy", old.Version, ifVersion); err != nil {
+		if old, err = fault.Current(old, err, "policy", old.Version, ifVersion); err != nil {
 			return err
 		}
 		next := old

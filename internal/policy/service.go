@@ -167,10 +167,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
 		old, err := loadLive(ctx, tx, sc, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("policy", old.Version, ifVersion); err != nil {
+		if old, err = fault.Current(old, err, "policy", old.Version, ifVersion); err != nil {
 			return err
 		}
 		next, err := decide(tx, old)

@@ -169,10 +169,8 @@ func (s *Service) shadowWarnings(ctx context.Context, sc scope.Scope, repo contr
 			bound[i] = *id
 		}
 	}
-	var found map[int64]resource.Shadow
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		found, err = resource.Shadows(ctx, tx, scope.Sandbox, slices.Compact(slices.Sorted(slices.Values(bound))))
-		return err
+	found, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (map[int64]resource.Shadow, error) {
+		return resource.Shadows(ctx, tx, scope.Sandbox, slices.Compact(slices.Sorted(slices.Values(bound))))
 	})
 	for i, c := range repo.Controls {
 		if by, shadowed := found[bound[i]]; shadowed {

@@ -41,13 +41,13 @@ func (p *plan) impact(part *compare.Part, late bool, took time.Duration) Impact 
 		out.DecisionsPerSecond = float64(int64(float64(part.Seen()) / took.Seconds()))
 	}
 	for id, t := range part.ByControl {
-		out.ByControl = append(out.ByControl, ByControl{id, t.Name, figuresOf(t)})
+		out.ByControl = append(out.ByControl, ByControl{id, t.Name, Figures(t.Counts)})
 	}
 	for id, t := range part.ByResource {
-		out.ByResource = append(out.ByResource, ByResource{id, t.Name, figuresOf(t)})
+		out.ByResource = append(out.ByResource, ByResource{id, t.Name, Figures(t.Counts)})
 	}
 	for id, t := range part.BySubject {
-		out.BySubject = append(out.BySubject, BySubject{id, figuresOf(t)})
+		out.BySubject = append(out.BySubject, BySubject{id, Figures(t.Counts)})
 	}
 	slices.SortFunc(out.ByControl, func(a, b ByControl) int {
 		return cmp.Or(a.Figures.compare(b.Figures), cmp.Compare(a.PolicyID, b.PolicyID))
@@ -93,10 +93,6 @@ func (p *plan) note(i *Impact, late bool) string {
 		notes = append(notes, "time ran out; the newest decisions were replayed")
 	}
 	return strings.Join(notes, "; ")
-}
-
-func figuresOf(t *compare.Tally) Figures {
-	return Figures{t.Evaluated, t.WouldBlock, t.WouldAllow, t.WouldMask, t.Changed, t.NewlyBlocked, t.NewlyAllowed}
 }
 
 // compare orders by flips, then by decisions, greatest first.

@@ -84,7 +84,7 @@ func TestImpactOrder(t *testing.T) {
 	part := &compare.Part{ByControl: map[int64]*compare.Tally{}, ByResource: map[int64]*compare.Tally{}, BySubject: map[string]*compare.Tally{}, ByRule: map[compare.Rule]int64{}}
 	for i := range int64(maxListed + 50) {
 		tally := func() *compare.Tally {
-			return &compare.Tally{Name: fmt.Sprint("n", i), Changed: random.Int64N(5), Evaluated: random.Int64N(5)}
+			return &compare.Tally{Name: fmt.Sprint("n", i), Counts: compare.Counts{Changed: random.Int64N(5), Evaluated: random.Int64N(5)}}
 		}
 		part.ByControl[i], part.ByResource[i], part.BySubject[fmt.Sprintf("%04d", i)] = tally(), tally(), tally()
 		part.ByRule[compare.Rule{PolicyID: i % 7, Rule: "r", Line: int(i)}] = random.Int64N(5)
@@ -127,7 +127,7 @@ func TestImpactOfNothing(t *testing.T) {
 func TestImpactFigures(t *testing.T) {
 	p := &plan{recorded: 100, total: 80, left: 5, notes: []string{"first"}}
 	part := &compare.Part{
-		Lines: 80, Evaluated: 70, WouldBlock: 30, WouldAllow: 35, WouldMask: 5, NoMatch: 2, Changed: 7, NewlyBlocked: 4, NewlyAllowed: 3, Drifted: 9, ControlDrift: 6, UnknownDrift: 1,
+		Lines: 80, Counts: compare.Counts{Evaluated: 70, WouldBlock: 30, WouldAllow: 35, WouldMask: 5, Changed: 7, NewlyBlocked: 4, NewlyAllowed: 3}, NoMatch: 2, Drifted: 9, ControlDrift: 6, UnknownDrift: 1,
 		NotReplayable: map[string]int64{compare.NoInput: 1, compare.Redacted: 2, compare.Incomplete: 3, compare.Unreadable: 4},
 	}
 	got := p.impact(part, false, 2*time.Second)

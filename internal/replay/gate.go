@@ -17,12 +17,8 @@ import (
 // the promotion replaces, so that only the difference counts; a replaced library is found by its
 // package. Gate is used as policy.Service.Impact.
 func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
-	var gate tenant.ImpactGate
-	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
-		settings, err := tenant.SettingsIn(ctx, tx)
-		gate = settings.ImpactGate()
-		return err
-	})
+	settings, err := db.Read(ctx, s.Stores, sc.Tenant, func(tx *db.Tx) (tenant.Settings, error) { return tenant.SettingsIn(ctx, tx) })
+	gate := settings.ImpactGate()
 	if err != nil || gate.Mode == tenant.ImpactOff {
 		return nil, err
 	}

@@ -92,14 +92,7 @@ func (s *Service) PatchGroup(ctx context.Context, sc scope.Scope, id string, ver
 func (s *Service) editGroup(ctx context.Context, sc scope.Scope, id string, version int64, edit func(before map[string]any) (map[string]any, error)) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		g, err := selectGroup(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("group", g.UpdatedAt.UnixMicro(), version); err != nil {
-			return err
-		}
-		members, err := selectMembers(ctx, tx, []string{id})
+		g, members, err := groupAt(ctx, tx, id, version)
 		if err != nil {
 			return err
 		}
@@ -111,6 +104,16 @@ func (s *Service) editGroup(ctx context.Context, sc scope.Scope, id string, vers
 		return err
 	})
 	return r, err
+}
+
+// groupAt returns a group and its members. Fault: Precondition if the group has another version.
+func groupAt(ctx context.Context, tx *db.Tx, id string, version int64) (group, []membership, error) {
+	g, err := selectGroup(ctx, tx, id)
+	if g, err = fault.Current(g, err, "group", g.UpdatedAt.UnixMicro(), version); err != nil {
+		return g, nil, err
+	}
+	members, err := selectMembers(ctx, tx, []string{id})
+	return g, members, err
 }
 
 // putGroup writes a group and its members, and updates the roles of those who joined, who left, or
@@ -230,14 +233,7 @@ func (s *Service) reassignRoles(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 // version; 0 means any. Faults: NotFound, Precondition.
 func (s *Service) DeleteGroup(ctx context.Context, sc scope.Scope, id string, version int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
-		g, err := selectGroup(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("group", g.UpdatedAt.UnixMicro(), version); err != nil {
-			return err
-		}
-		members, err := selectMembers(ctx, tx, []string{id})
+		g, members, err := groupAt(ctx, tx, id, version)
 		if err != nil {
 			return err
 		}

@@ -310,14 +310,8 @@ func (s *Service) PatchUser(ctx context.Context, sc scope.Scope, id string, vers
 func (s *Service) editUser(ctx context.Context, sc scope.Scope, id string, version int64, edit func(before map[string]any) (map[string]any, error)) (Resource, error) {
 	var r Resource
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		if _, err := user.LockByID(ctx, tx, id); err != nil {
-			return err
-		}
-		p, err := selectPerson(ctx, tx, id)
+		p, err := lockPerson(ctx, tx, id, version)
 		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("user", p.version(), version); err != nil {
 			return err
 		}
 		before := p.document()
@@ -332,6 +326,16 @@ func (s *Service) editUser(ctx context.Context, sc scope.Scope, id string, versi
 		return err
 	})
 	return r, err
+}
+
+// lockPerson returns a person, locked until the transaction ends. Fault: Precondition if the person
+// has another version.
+func lockPerson(ctx context.Context, tx *db.Tx, id string, version int64) (person, error) {
+	if _, err := user.LockByID(ctx, tx, id); err != nil {
+		return person{}, err
+	}
+	p, err := selectPerson(ctx, tx, id)
+	return fault.Current(p, err, "user", p.version(), version)
 }
 
 // replaceUser writes a change of a person. A directory changes people who may do more than it can
@@ -420,14 +424,8 @@ func sameJSON(a, b map[string]any) bool {
 // version is the expected version; 0 means any. Faults: NotFound, Precondition, Forbidden.
 func (s *Service) DeleteUser(ctx context.Context, sc scope.Scope, id string, version int64) error {
 	return s.write(ctx, sc, func(tx *db.Tx) error {
-		if _, err := user.LockByID(ctx, tx, id); err != nil {
-			return err
-		}
-		p, err := selectPerson(ctx, tx, id)
+		p, err := lockPerson(ctx, tx, id, version)
 		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("user", p.version(), version); err != nil {
 			return err
 		}
 		as := removalScope(sc)

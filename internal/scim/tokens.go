@@ -81,10 +81,7 @@ func (s *Tokens) Create(ctx context.Context, sc scope.Scope, d TokenDraft) (Toke
 			return err
 		}
 		n, err := countTokens(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxTokens, "a tenant may have %d tokens"); err != nil {
+		if err := fault.CheckCounted(n, err, maxTokens, "a tenant may have %d tokens"); err != nil {
 			return err
 		}
 		return insertToken(ctx, tx, t)

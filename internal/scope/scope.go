@@ -5,6 +5,7 @@ package scope
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -18,6 +19,9 @@ const DefaultTenant TenantID = "default"
 
 // AgentPrefix is what the id of an AI agent as a subject of decisions begins with: agent:7.
 const AgentPrefix = "agent:"
+
+// AgentSubject returns the id of an agent as a subject of decisions, such as agent:7.
+func AgentSubject(id int64) string { return AgentPrefix + strconv.FormatInt(id, 10) }
 
 // NamesAgent reports whether the id of a subject is that of an AI agent, in upper or lower case. No
 // person can have such an id, so nobody can impersonate an agent.

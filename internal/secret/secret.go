@@ -129,8 +129,8 @@ func (b *Box) Reseal(sealed []byte, aad string) ([]byte, error) {
 // bind returns the associated data: the key's id and the value's place.
 func bind(id byte, aad string) []byte { return append([]byte{id}, aad...) }
 
-// ParseKeys reads one or more keys, in standard base64 and separated by commas.
-func ParseKeys(text string) ([][KeyBytes]byte, error) {
+// parseKeys reads one or more keys, in standard base64 and separated by commas.
+func parseKeys(text string) ([][KeyBytes]byte, error) {
 	var keys [][KeyBytes]byte
 	for part := range strings.SplitSeq(text, ",") {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(part))
@@ -183,7 +183,7 @@ func loadKeyFile(path string) (key [KeyBytes]byte, err error) {
 	if err != nil {
 		return key, fmt.Errorf("secret: %w", err)
 	}
-	keys, err := ParseKeys(string(text))
+	keys, err := parseKeys(string(text))
 	if err != nil || len(keys) != 1 {
 		return key, fmt.Errorf("secret: %s must contain exactly one key", path)
 	}

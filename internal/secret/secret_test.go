@@ -119,12 +119,12 @@ func TestBadKeys(t *testing.T) {
 		t.Error("New with a key of zeros succeeds, want an error")
 	}
 	good := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, KeyBytes))
-	if keys, err := ParseKeys(good + " , " + good); err != nil || len(keys) != 2 {
-		t.Errorf("ParseKeys of two = %v, %v", keys, err)
+	if keys, err := parseKeys(good + " , " + good); err != nil || len(keys) != 2 {
+		t.Errorf("parseKeys of two = %v, %v", keys, err)
 	}
 	for _, bad := range []string{"", "x", good + ",", good[:20]} {
-		if _, err := ParseKeys(bad); err == nil {
-			t.Errorf("ParseKeys(%q) succeeds, want an error", bad)
+		if _, err := parseKeys(bad); err == nil {
+			t.Errorf("parseKeys(%q) succeeds, want an error", bad)
 		}
 	}
 }

@@ -59,11 +59,8 @@ func (s *Service) measure(ctx context.Context, t scope.TenantID, st state, p per
 		r.SuccessfulDecisions += sum.Total() - sum.Errors
 	}
 	r.PolicyDecisionCount = r.TotalEvents
-	err := s.Stores.Read(ctx, t, func(tx *db.Tx) error {
-		b, err := bouncer.LoadTally(ctx, tx, scope.AnyEnv)
-		r.ActiveBouncerCount = b.Connected + b.Degraded
-		return err
-	})
+	b, err := db.Read(ctx, s.Stores, t, func(tx *db.Tx) (bouncer.Tally, error) { return bouncer.LoadTally(ctx, tx, scope.AnyEnv) })
+	r.ActiveBouncerCount = b.Connected + b.Degraded
 	return r, err
 }
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -180,7 +181,7 @@ func parseUpdate(content []byte, key string) (u Update, l License, err error) {
 	if b.contains(key) {
 		offences = append(offences, fault.Detail{Message: "the update has the API key in a member"})
 	}
-	slices.SortFunc(offences, func(a, b fault.Detail) int { return bytes.Compare([]byte(a.Pointer), []byte(b.Pointer)) })
+	slices.SortFunc(offences, func(a, b fault.Detail) int { return cmp.Compare(a.Pointer, b.Pointer) })
 	return u, l, fault.CheckValues("the update is not valid", offences)
 }
 

@@ -2,7 +2,6 @@ package tenant
 
 import (
 	"context"
-	"errors"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -21,10 +20,7 @@ func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env
 // EnforcementIn is Enforcement inside the caller's transaction.
 func EnforcementIn(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, error) {
 	e, err := selectEnforcement(ctx, tx, env)
-	if errors.Is(err, db.ErrNoRows) {
-		return Enforcement{Environment: env, Mode: Shadow}, nil
-	}
-	return e, err
+	return db.FoundOr(e, err, Enforcement{Environment: env, Mode: Shadow})
 }
 
 // SetEnforcement sets the mode of an environment. Production can enforce only while sandbox does

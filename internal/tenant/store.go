@@ -132,12 +132,9 @@ func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
 
 // SettingsIn reads the tenant's settings inside the caller's transaction.
 func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) {
-	row, err := db.One[struct {
+	row, err := db.OneOrZero[struct {
 		Value Settings `db:"value"`
 	}](ctx, tx, `SELECT value FROM settings WHERE name = $1`, settingsRow)
-	if errors.Is(err, db.ErrNoRows) {
-		return Settings{}, nil
-	}
 	return row.Value, err
 }
 

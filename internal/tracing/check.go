@@ -15,10 +15,10 @@ import (
 // method.
 const checkName = "envoy.service.auth.v3.Authorization/Check"
 
-// BeginCheck starts the span of a call in which Envoy asks about a request. Its parent is the span
+// beginCheck starts the span of a call in which Envoy asks about a request. Its parent is the span
 // that the call's metadata name, which is Envoy's, or else the one that the checked request names.
 // The caller calls end once, with the HTTP status that Envoy's client gets.
-func (e *Exporter) BeginCheck(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int)) {
+func (e *Exporter) beginCheck(ctx context.Context, call map[string][]string, checked *http.Request) (_ context.Context, end func(status int)) {
 	parent := form.Extract(ctx, carrierOf(call))
 	if !trace.SpanContextFromContext(parent).IsValid() {
 		parent = form.Extract(ctx, propagation.HeaderCarrier(checked.Header))
@@ -48,10 +48,10 @@ func carrierOf(call map[string][]string) propagation.MapCarrier {
 	return out
 }
 
-// CheckHook returns BeginCheck, or nil if tracing is off.
+// CheckHook returns the function that starts the span of a check; nil if tracing is off.
 func (e *Exporter) CheckHook() func(context.Context, map[string][]string, *http.Request) (context.Context, func(status int)) {
 	if e == nil {
 		return nil
 	}
-	return e.BeginCheck
+	return e.beginCheck
 }

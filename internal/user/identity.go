@@ -64,10 +64,7 @@ func (s *Service) Link(ctx context.Context, sc scope.Scope, userID string, d Ide
 			return err
 		}
 		list, err := selectIdentities(ctx, tx, userID)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(int64(len(list)), maxIdentities, "a person may have %d identities"); err != nil {
+		if err := fault.CheckCounted(int64(len(list)), err, maxIdentities, "a person may have %d identities"); err != nil {
 			return err
 		}
 		return s.link(ctx, tx, sc, u, made)

@@ -137,13 +137,11 @@ func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []U
 			wrong.add(e.line, "/id", fmt.Sprintf("is also the id of line %d", first))
 		}
 		ids[u.ID] = e.line
-		own := map[string]string{Fold(u.Username): "/username", Fold(u.Email): "/email"}
-		for name, pointer := range own {
-			if first, taken := names[name]; taken && name != "" {
-				wrong.add(e.line, pointer, fmt.Sprintf("is also a name of line %d", first))
+		for _, n := range namesOf(u) {
+			name := Fold(n.text)
+			if first, taken := names[name]; taken && first != e.line && name != "" {
+				wrong.add(e.line, n.pointer, fmt.Sprintf("is also a name of line %d", first))
 			}
-		}
-		for name := range own {
 			names[name] = e.line
 		}
 	}
@@ -192,14 +190,22 @@ func addConflict(ctx context.Context, tx *db.Tx, u User, line int, wrong *offenc
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	for pointer, name := range map[string]string{"/username": u.Username, "/email": u.Email} {
-		if _, err := selectByName(ctx, tx, Fold(name)); err == nil {
-			wrong.add(line, pointer, "is a name of an existing person")
+	for _, n := range namesOf(u) {
+		if _, err := selectByName(ctx, tx, Fold(n.text)); err == nil {
+			wrong.add(line, n.pointer, "is a name of an existing person")
 		} else if !errors.Is(err, db.ErrNoRows) {
 			return err
 		}
 	}
 	return nil
+}
+
+// nameMember is a member of a person that is a name to sign in with.
+type nameMember struct{ pointer, text string }
+
+// namesOf returns the names of a person.
+func namesOf(u User) [2]nameMember {
+	return [2]nameMember{{"/username", u.Username}, {"/email", u.Email}}
 }
 
 // offences are the errors in the lines of an import.

@@ -55,6 +55,15 @@ func TestImportAgainstStoredPeople(t *testing.T) {
 				t.Errorf("import of %s: got %v, want one offence at %s", line, err, want)
 			}
 		}
+		for range 20 {
+			_, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\nx,ann@example.com,ann\ny,ann@example.com,ann\n"), false)
+			list := fault.Offences(err)
+			for i, want := range []string{"/lines/3/username", "/lines/3/email", "/lines/2/username", "/lines/2/email"} {
+				if len(list) < 4 || list[i].Pointer != want {
+					t.Fatalf("import of two people named like a stored one: got %v, want offence %d at %s", list, i, want)
+				}
+			}
+		}
 		done, err := s.Import(t.Context(), sc, CSV, []byte("id,email,username\n"+text.String()), false)
 		if err != nil || done.Created != 300 {
 			t.Fatalf("Import = %d created, %v, want 300", done.Created, err)

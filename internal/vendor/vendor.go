@@ -216,10 +216,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 	}
 	err = s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		old, err := lockVendor(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("vendor", old.Version, ifVersion); err != nil {
+		if old, err = fault.Current(old, err, "vendor", old.Version, ifVersion); err != nil {
 			return err
 		}
 		v := old
@@ -276,10 +273,8 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string, ifVersi
 	}
 	var v Vendor
 	err = s.Auth.Dedicated.Revoke(ctx, sc, scope.Vendor, id, func(tx *db.Tx) (err error) {
-		if v, err = lockVendor(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := fault.CheckVersion("vendor", v.Version, ifVersion); err != nil {
+		v, err = lockVendor(ctx, tx, id)
+		if v, err = fault.Current(v, err, "vendor", v.Version, ifVersion); err != nil {
 			return err
 		}
 		if err := deleteVendor(ctx, tx, id); err != nil {

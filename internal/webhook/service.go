@@ -72,10 +72,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	var made Webhook
 	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
 		n, err := countWebhooks(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if err := fault.CheckCount(n, maxWebhooks, "a tenant has at most %d webhooks"); err != nil {
+		if err := fault.CheckCounted(n, err, maxWebhooks, "a tenant has at most %d webhooks"); err != nil {
 			return err
 		}
 		if err := checkNameFree(ctx, tx, next.Name, 0); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -148,7 +147,7 @@ func (a Agents) Refuse(user value.Value) string {
 	if id == 0 {
 		return ""
 	}
-	return "The AI agent " + subjectID(id) + " is not active"
+	return "The AI agent " + scope.AgentSubject(id) + " is not active"
 }
 
 // firstOf returns the first agent that find finds in a claim; 0: none. The claim should be a text (RFC
@@ -182,8 +181,6 @@ func (a Agents) stoppedIn(name value.Value) int64 {
 	return 0
 }
 
-func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(id, 10) }
-
 // Acting returns the subject id of the agent that asks for a user: the actor of the claim act (RFC
 // 8693, section 4.1), or else the user or the subject of its token if that is an agent, or else the
 // OAuth client of the token if it is one (client_id of RFC 9068, azp of OpenID Connect). An actor that
@@ -191,7 +188,7 @@ func subjectID(id int64) string { return scope.AgentPrefix + strconv.FormatInt(i
 func (a Agents) Acting(user value.Value) string {
 	if sub, _ := user.At("act", "sub").Str(); sub != "" {
 		if id := a.clients[sub]; id != 0 {
-			return subjectID(id)
+			return scope.AgentSubject(id)
 		}
 		return sub
 	}
@@ -207,7 +204,7 @@ func (a Agents) Acting(user value.Value) string {
 	for _, v := range [...]value.Value{claims.Get("client_id"), claims.Get("azp")} {
 		text, _ := v.Str()
 		if id := a.clients[text]; id != 0 {
-			return subjectID(id)
+			return scope.AgentSubject(id)
 		}
 	}
 	return ""

@@ -2,7 +2,6 @@ package tablecopy
 
 import (
 	"context"
-	"errors"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
@@ -30,11 +29,7 @@ func (c *Copy) lastIDs(ctx context.Context, tx *db.Tx, kind string) (map[string]
 
 func lastID(ctx context.Context, tx *db.Tx, kind string, t table) (int64, error) {
 	if kind == sqlite {
-		n, err := db.One[int64](ctx, tx, `SELECT seq FROM sqlite_sequence WHERE name = $1`, t.name)
-		if errors.Is(err, db.ErrNoRows) {
-			return 0, nil
-		}
-		return n, err
+		return db.OneOrZero[int64](ctx, tx, `SELECT seq FROM sqlite_sequence WHERE name = $1`, t.name)
 	}
 	name, err := db.One[string](ctx, tx, `SELECT pg_get_serial_sequence($1, $2)`, quote(t.name), t.identity)
 	if err != nil {

@@ -138,18 +138,9 @@ type Refused struct {
 type Part struct {
 	// Lines is the number of records.
 	Lines int `json:"lines"`
-	// Evaluated is the number of records that could be replayed: the sum of the next three.
+	Counts
 	// NoMatch is the number of those in WouldBlock that no control matched.
-	Evaluated  int64 `json:"evaluated"`
-	WouldBlock int64 `json:"would_block"`
-	WouldAllow int64 `json:"would_allow"`
-	WouldMask  int64 `json:"would_mask"`
-	NoMatch    int64 `json:"no_match"`
-	// Changed counts the records that the candidate decides differently from the baseline. It
-	// includes NewlyBlocked and NewlyAllowed; the rest differ in what is masked.
-	Changed      int64 `json:"changed"`
-	NewlyBlocked int64 `json:"newly_blocked"`
-	NewlyAllowed int64 `json:"newly_allowed"`
+	NoMatch int64 `json:"no_match"`
 	// Drifted counts the records that the baseline decides differently from the recorded
 	// decision. ControlDrift of them were decided by a control, or a version of one, that the
 	// baseline does not have. For UnknownDrift of the others, it is not known what decided.
@@ -170,14 +161,22 @@ type Part struct {
 
 // Tally has the sums for one control, resource or subject.
 type Tally struct {
-	Name         string `json:"name,omitempty"`
-	Evaluated    int64  `json:"evaluated"`
-	WouldBlock   int64  `json:"would_block"`
-	WouldAllow   int64  `json:"would_allow"`
-	WouldMask    int64  `json:"would_mask"`
-	Changed      int64  `json:"changed"`
-	NewlyBlocked int64  `json:"newly_blocked"`
-	NewlyAllowed int64  `json:"newly_allowed"`
+	Name string `json:"name,omitempty"`
+	Counts
+}
+
+// Counts are the numbers of records by their outcome.
+type Counts struct {
+	// Evaluated is the number of records that could be replayed: the sum of the next three.
+	Evaluated  int64 `json:"evaluated"`
+	WouldBlock int64 `json:"would_block"`
+	WouldAllow int64 `json:"would_allow"`
+	WouldMask  int64 `json:"would_mask"`
+	// Changed counts the records that the candidate decides differently from the baseline. It
+	// includes NewlyBlocked and NewlyAllowed; the rest differ in what is masked.
+	Changed      int64 `json:"changed"`
+	NewlyBlocked int64 `json:"newly_blocked"`
+	NewlyAllowed int64 `json:"newly_allowed"`
 }
 
 // Rule is a rule of a control, identified by the line on which it begins.

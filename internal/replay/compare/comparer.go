@@ -212,23 +212,9 @@ func (s *controlPair) missingInput(r *record, req *rego.Request, input value.Val
 
 // count adds an outcome to all sums.
 func (m *Comparer) count(p *Part, r *record, s *controlPair, o outcome) {
-	p.Evaluated++
-	switch {
-	case o.afterBlocked:
-		p.WouldBlock++
-		if o.after.Effect == rego.NoMatch {
-			p.NoMatch++
-		}
-	case o.afterMasked:
-		p.WouldMask++
-	default:
-		p.WouldAllow++
-	}
-	switch o.change {
-	case NewlyBlocked:
-		p.NewlyBlocked++
-	case NewlyAllowed:
-		p.NewlyAllowed++
+	p.Counts.count(o)
+	if o.afterBlocked && o.after.Effect == rego.NoMatch {
+		p.NoMatch++
 	}
 	if drifts(r, &o) {
 		p.Drifted++
@@ -251,7 +237,6 @@ func (m *Comparer) count(p *Part, r *record, s *controlPair, o outcome) {
 	if o.change == "" {
 		return
 	}
-	p.Changed++
 	if len(p.BySubject) < maxSubjects || p.BySubject[r.userID] != nil {
 		tally(p.BySubject, r.userID, "").count(o)
 	}

@@ -11,14 +11,8 @@ const maxSubjects = 20_000
 // Add adds the results for further records. It keeps no more samples than most.
 func (p *Part) Add(o *Part, most int) {
 	p.Lines += o.Lines
-	p.Evaluated += o.Evaluated
-	p.WouldBlock += o.WouldBlock
-	p.WouldAllow += o.WouldAllow
-	p.WouldMask += o.WouldMask
+	p.Counts.add(o.Counts)
 	p.NoMatch += o.NoMatch
-	p.Changed += o.Changed
-	p.NewlyBlocked += o.NewlyBlocked
-	p.NewlyAllowed += o.NewlyAllowed
 	p.Drifted += o.Drifted
 	p.UnknownDrift += o.UnknownDrift
 	p.ControlDrift += o.ControlDrift
@@ -74,7 +68,7 @@ func addTallies[K cmp.Ordered](to, from map[K]*Tally) map[K]*Tally {
 		if len(to) >= maxSubjects && to[k] == nil {
 			continue
 		}
-		tally(to, k, t.Name).add(t)
+		tally(to, k, t.Name).add(t.Counts)
 	}
 	return to
 }
@@ -88,34 +82,34 @@ func tally[K cmp.Ordered](m map[K]*Tally, k K, name string) *Tally {
 	return t
 }
 
-func (t *Tally) add(o *Tally) {
-	t.Evaluated += o.Evaluated
-	t.WouldBlock += o.WouldBlock
-	t.WouldAllow += o.WouldAllow
-	t.WouldMask += o.WouldMask
-	t.Changed += o.Changed
-	t.NewlyBlocked += o.NewlyBlocked
-	t.NewlyAllowed += o.NewlyAllowed
+func (c *Counts) add(o Counts) {
+	c.Evaluated += o.Evaluated
+	c.WouldBlock += o.WouldBlock
+	c.WouldAllow += o.WouldAllow
+	c.WouldMask += o.WouldMask
+	c.Changed += o.Changed
+	c.NewlyBlocked += o.NewlyBlocked
+	c.NewlyAllowed += o.NewlyAllowed
 }
 
-// count adds one decided record to a tally.
-func (t *Tally) count(o outcome) {
-	t.Evaluated++
+// count adds one decided record.
+func (c *Counts) count(o outcome) {
+	c.Evaluated++
 	switch {
 	case o.afterBlocked:
-		t.WouldBlock++
+		c.WouldBlock++
 	case o.afterMasked:
-		t.WouldMask++
+		c.WouldMask++
 	default:
-		t.WouldAllow++
+		c.WouldAllow++
 	}
 	switch o.change {
 	case NewlyBlocked:
-		t.NewlyBlocked++
+		c.NewlyBlocked++
 	case NewlyAllowed:
-		t.NewlyAllowed++
+		c.NewlyAllowed++
 	}
 	if o.change != "" {
-		t.Changed++
+		c.Changed++
 	}
 }

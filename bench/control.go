@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// control is the policy that all servers decide by: roles, department,
-// clearance against sensitivity, trusted networks and hours.
+// control is the policy of all servers: roles, department, clearance against sensitivity, trusted
+// networks and hours.
 const control = `package authz
 
 import rego.v1
@@ -77,12 +77,12 @@ var (
 	networks    = []string{"10.1.2.%d", "192.168.7.%d", "172.20.1.%d", "203.0.113.%d"}
 )
 
-// resourceAttributes are those of the i-th resource.
+// resourceAttributes returns the attributes of the i-th resource.
 func resourceAttributes(i int) map[string]any {
 	return map[string]any{"department": departments[i%len(departments)], "sensitivity": i % 4}
 }
 
-// inputs are the requests, about 450 bytes each, over the given resource ids.
+// inputs returns the requests, about 450 bytes each, for resources with these ids.
 func inputs(ids []int64) []map[string]any {
 	rng := rand.New(rand.NewPCG(7, 11))
 	pick := func(list []string) string { return list[rng.IntN(len(list))] }
@@ -110,7 +110,7 @@ func inputs(ids []int64) []map[string]any {
 	return out
 }
 
-// opaData is what OPA is given as data.resources: the same attributes by the same ids.
+// opaData returns data.resources for OPA: the same attributes, by the same ids.
 func opaData(ids []int64) []byte {
 	resources := map[string]any{}
 	for i, id := range ids {

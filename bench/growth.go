@@ -68,36 +68,34 @@ type grown struct {
 	*gatehouse
 	row      growthRow
 	policies []int64
-	target   decisionTarget
+	target   target
 }
 
 // benchGrowth measures servers with few and many controls, each alternating with the smallest one.
-func benchGrowth(ctx context.Context, o options) ([]growthRow, error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	var rows []growthRow
+func benchGrowth(ctx context.Context, o options, dir string) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## One environment with many controls (each of a resource of its own; cache off, %d connections, requests over all of them)\n\n", growthConns)
+	b.WriteString("| controls | start to ready ms | first decision after that ms | resident MB | decisions/s | ratio to the first row | update ms | decision after it ms |\n|---|---|---|---|---|---|---|---|\n")
 	var base *grown
 	for _, n := range o.sizes {
 		g, err := grow(ctx, o, filepath.Join(dir, strconv.Itoa(n)), n)
 		if err != nil {
-			return nil, err
+			return b.String(), err
 		}
 		defer g.stop()
 		if base == nil {
 			base = g
 		}
 		if err := g.measure(ctx, o, base); err != nil {
-			return nil, err
+			return b.String(), err
 		}
-		rows = append(rows, g.row)
+		r := g.row
+		fmt.Fprintf(&b, "| %d | %.0f | %.1f | %d | %.0f | %.2f | %.1f | %.1f |\n", r.controls, ms(r.ready), ms(r.first), r.resident>>20, r.rps, r.ratio, ms(r.update), ms(r.follow))
 		if g != base {
 			g.stop()
 		}
 	}
-	return rows, nil
+	return b.String(), nil
 }
 
 // grow stores the resources and controls, and starts the server again.
@@ -205,9 +203,9 @@ func (g *grown) measure(ctx context.Context, o options, base *grown) error {
 	var runs, against []figures
 	for range o.rounds {
 		for _, s := range []*grown{base, g} {
-			f, err := load{addr: s.target.addr, requests: s.target.requests, conns: growthConns, length: o.length, accept: s.target.accept}.run(ctx)
+			f, err := o.measure(ctx, s.target, growthConns)
 			if err != nil {
-				return fmt.Errorf("%s: %w", s.target.name, err)
+				return err
 			}
 			if s == base {
 				against = append(against, f)
@@ -267,5 +265,5 @@ func (p *peer) rss() (int64, error) {
 			return kb << 10, err
 		}
 	}
-	return 0, errors.New("the kernel tells no resident size")
+	return 0, errors.New("the kernel does not report the resident size")
 }

@@ -14,20 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// load sends prepared HTTP/1.1 requests over kept connections and reads the
-// answers with as little work as a client can do: on two cores the generator
-// takes from what it measures. So it is one thread over non-blocking sockets,
-// as wrk is, and not a goroutine a connection.
+// load sends prepared HTTP/1.1 requests over kept connections, and reads the answers with as little
+// work as possible, because it uses the cores that it measures. So it is one thread over
+// non-blocking sockets, like wrk, instead of a goroutine for each connection.
 type load struct {
 	addr     string
 	requests [][]byte
 	conns    int
 	length   time.Duration
-	// accept says whether an answer counts; the first that does not ends the run.
+	// accept returns an error for an answer that does not count. It ends the run.
 	accept func(status int, body []byte) error
 }
 
-// figures are what one run showed.
+// figures are the results of one run.
 type figures struct {
 	requests int
 	seconds  float64
@@ -36,7 +35,7 @@ type figures struct {
 
 func (f figures) perSecond() float64 { return float64(f.requests) / f.seconds }
 
-// wire is one connection of a load, which has one request under way.
+// wire is one connection of a load, with one request at a time.
 type wire struct {
 	fd    int
 	at    int    // the next request

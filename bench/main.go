@@ -1,7 +1,6 @@
-// Command bench measures gatehouse against what people run today, side by
-// side, in one run on one machine: a stock OPA for decisions; a bare reverse
-// proxy, nginx with auth_request and Caddy with forward_auth for the bouncer.
-// It prints Markdown tables; docs/benchmarks.md holds one such run.
+// Command bench compares gatehouse with other servers, in one run on one machine: with a stock OPA
+// for decisions, and with a bare reverse proxy, nginx (auth_request) and Caddy (forward_auth) for
+// the bouncer. It prints Markdown tables. docs/benchmarks.md has the tables of one run.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"time"
 )
 
-// options are what a run is told.
+// options are the flags.
 type options struct {
 	gatehouse, opa, caddy, nginx string
 	rounds                       int
@@ -60,9 +59,9 @@ func main() {
 		o.tenants, err = numbers(text)
 		return err
 	})
-	be := flag.String("be", "", "be one of the run's own servers and nothing else: application, proxy or adapter")
-	listen := flag.String("listen", "", "its address")
-	upstream := flag.String("upstream", "", "whom it asks")
+	be := flag.String("be", "", "serve as the application, the proxy or the adapter of a run, and do nothing else")
+	listen := flag.String("listen", "", "address of that server")
+	upstream := flag.String("upstream", "", "server that it calls")
 	flag.Parse()
 	if *be != "" {
 		fmt.Fprintln(os.Stderr, "bench:", beServer(*be, *listen, *upstream))
@@ -74,90 +73,50 @@ func main() {
 	}
 }
 
-// wants reports whether a part that a full run has is to be measured.
-func (o options) wants(part string) bool { return o.only == "" || o.only == part }
+// parts are what can be measured, in the order of the tables. A run without -only measures those
+// that are usual. Each keeps its files in dir.
+var parts = []struct {
+	name    string
+	usual   bool
+	measure func(ctx context.Context, o options, dir string) (table string, err error)
+}{
+	{"decisions", true, benchDecisions},
+	{"growth", true, benchGrowth},
+	{"proxies", true, benchProxies},
+	{"versions", false, benchVersions},
+	{"webhooks", false, benchWebhooks},
+	{"siem", false, benchSIEM},
+	{"tenants", false, benchTenants},
+	{"moves", false, benchMoves},
+}
 
 func run(ctx context.Context, o options, out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured %s on %s, %d cores, %s/%s, %s; %d rounds of %s in alternation, medians, paired ratios; load generator on the same cores.\n",
 		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), o.rounds, o.length)
-	if o.wants("decisions") {
-		rows, err := benchDecisions(ctx, o)
+	measured := false
+	for _, p := range parts {
+		if o.only != p.name && (o.only != "" || !p.usual) {
+			continue
+		}
+		measured = true
+		dir, err := os.MkdirTemp("", "gatehouse-bench-")
 		if err != nil {
 			return err
 		}
-		b.WriteString("\n## Decisions over HTTP\n\n| server | connections | decisions/s | p50 ms | p99 ms | ratio to OPA | p99 to OPA's |\n|---|---|---|---|---|---|---|\n")
-		for _, r := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio, r.p99Ratio)
-		}
-	}
-	if o.wants("growth") {
-		rows, err := benchGrowth(ctx, o)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "\n## One environment with many controls (each of a resource of its own; cache off, %d connections, requests over all of them)\n\n", growthConns)
-		b.WriteString("| controls | start to ready ms | first decision after that ms | resident MB | decisions/s | ratio to the first row | update ms | decision after it ms |\n|---|---|---|---|---|---|---|---|\n")
-		for _, r := range rows {
-			fmt.Fprintf(&b, "| %d | %.0f | %.1f | %d | %.0f | %.2f | %.1f | %.1f |\n", r.controls, ms(r.ready), ms(r.first), r.resident>>20, r.rps, r.ratio, ms(r.update), ms(r.follow))
-		}
-	}
-	if o.wants("proxies") {
-		rows, err := benchProxies(ctx, o)
-		if err != nil {
-			return err
-		}
-		b.WriteString("\n## In front of an application (1 KiB answer)\n\n| proxy | connections | requests/s | p50 ms | p99 ms | ratio to a bare ReverseProxy |\n|---|---|---|---|---|---|\n")
-		for _, r := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio)
-		}
-	}
-	if o.only == "versions" {
-		rows, err := benchVersions(ctx, o)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "\n## Processor time a request, against another build (%d connections)\n\n", versionConns)
-		b.WriteString("| server | this build µs | the other µs | ratio | quartiles of the ratio |\n|---|---|---|---|---|\n")
-		for _, r := range rows {
-			fmt.Fprintf(&b, "| %s | %.1f | %.1f | %.3f | %.3f to %.3f |\n", r.name, us(r.ours), us(r.theirs), r.ratio, r.low, r.high)
-		}
-	}
-	if o.only == "webhooks" {
-		row, err := benchWebhooks(ctx, o)
-		if err != nil {
-			return err
-		}
-		b.WriteString(hookTable(row))
-	}
-	if slices.Contains([]string{"moves", "tenants", "siem"}, o.only) {
-		table, err := benchAlone(ctx, o)
+		table, err := p.measure(ctx, o, dir)
 		b.WriteString(table)
-		if err != nil {
+		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 			return errors.Join(err, writeTo(out, b.String()))
 		}
 	}
-	if err := writeTo(out, b.String()); err != nil {
+	if !measured {
+		return fmt.Errorf("-only: there is no part %q", o.only)
+	}
+	if err := writeTo(out, b.String()); err != nil || o.write == "" {
 		return err
 	}
-	if o.write == "" {
-		return nil
-	}
 	return insert(o.write, b.String())
-}
-
-// benchAlone measures what has no peer: many tenants, moves of one, or a burst to a SIEM.
-func benchAlone(ctx context.Context, o options) (table string, err error) {
-	switch o.only {
-	case "moves":
-		rows, err := benchMoves(ctx, o)
-		return moveTable(rows), err
-	case "siem":
-		row, err := benchSIEM(ctx, o)
-		return siemTable(row), err
-	}
-	rows, err := benchTenants(ctx, o)
-	return tenantTable(rows), err
 }
 
 func writeTo(out io.Writer, text string) error {
@@ -165,7 +124,7 @@ func writeTo(out io.Writer, text string) error {
 	return err
 }
 
-// numbers reads whole numbers over 0 with commas between them.
+// numbers reads positive whole numbers, separated by commas.
 func numbers(text string) ([]int, error) {
 	var out []int
 	for part := range strings.SplitSeq(text, ",") {
@@ -178,7 +137,7 @@ func numbers(text string) ([]int, error) {
 	return out, nil
 }
 
-// insert puts the tables between the two marks of a document.
+// insert replaces what is between the two marks of a document with the tables.
 func insert(path, tables string) error {
 	const begin, end = "<!-- bench -->\n", "<!-- /bench -->"
 	text, err := os.ReadFile(path)
@@ -193,9 +152,8 @@ func insert(path, tables string) error {
 	return os.WriteFile(path, []byte(before+begin+tables+end+after), 0o644)
 }
 
-// waitUntilIdle pauses after one of ours, until the machine has been idle twice in a
-// row: what was decided is stored from the spool at leisure, and that is not to
-// fall into the measurement of another.
+// waitUntilIdle pauses after a measurement of gatehouse, until the machine was idle twice in a row.
+// Decisions are stored from the spool later, which must not disturb the next measurement.
 func (o options) waitUntilIdle(name string) {
 	if !strings.HasPrefix(name, "gatehouse") {
 		return
@@ -208,8 +166,8 @@ func (o options) waitUntilIdle(name string) {
 	}
 }
 
-// busy is the share of the processors' time that was used over a while; 0 where
-// the system does not tell.
+// busy returns the share of the processors' time that is used over a period; 0 if the system does
+// not say.
 func busy(while time.Duration) float64 {
 	used0, all0 := processorTime()
 	time.Sleep(while)
@@ -237,6 +195,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
+// median returns the median of a figure.
 func median(runs []figures, of func(figures) float64) float64 {
 	var all []float64
 	for _, f := range runs {
@@ -246,6 +205,7 @@ func median(runs []figures, of func(figures) float64) float64 {
 	return all[len(all)/2]
 }
 
+// pairedMedian returns the median of a ratio, over the rounds.
 func pairedMedian(runs, base []figures, of func(a, b figures) float64) float64 {
 	var all []float64
 	for i := range runs {
@@ -255,7 +215,7 @@ func pairedMedian(runs, base []figures, of func(a, b figures) float64) float64 {
 	return all[len(all)/2]
 }
 
-// cpuName is what the kernel calls the processor; "unknown" where it does not say.
+// cpuName returns the kernel's name for the processor.
 func cpuName() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -269,8 +229,8 @@ func cpuName() string {
 	return "unknown processor"
 }
 
-// ask sends one request of a target and gives the body of the answer.
-func ask(t decisionTarget, i int) ([]byte, error) {
+// ask sends one request to a target and returns the body of the answer.
+func ask(t target, i int) ([]byte, error) {
 	conn, err := net.Dial("tcp", t.addr)
 	if err != nil {
 		return nil, err
@@ -286,7 +246,7 @@ func ask(t decisionTarget, i int) ([]byte, error) {
 		status, body, whole, wrong := parseAnswer(got)
 		switch {
 		case whole:
-			return body, t.accept(status, body)
+			return body, wantOK(status, body)
 		case wrong != nil:
 			return nil, wrong
 		case err != nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,12 +44,7 @@ type moveWorld struct {
 }
 
 // benchMoves moves a tenant with many entries in its audit log between regions, while it writes.
-func benchMoves(ctx context.Context, o options) ([]moveRow, error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+func benchMoves(ctx context.Context, o options, dir string) (string, error) {
 	cfg := db.Config{Dir: filepath.Join(dir, "home"), Regions: map[string]db.Region{moveFile: {Dir: filepath.Join(dir, "a")}, moveOther: {Dir: filepath.Join(dir, "b")}}}
 	route := []string{moveFile, moveOther}
 	if o.database != "" {
@@ -59,7 +53,7 @@ func benchMoves(ctx context.Context, o options) ([]moveRow, error) {
 	}
 	stores, err := db.Open(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer stores.Close()
 	defer stores.DropTenant(ctx, moveTenant)
@@ -67,11 +61,11 @@ func benchMoves(ctx context.Context, o options) ([]moveRow, error) {
 	w := &moveWorld{root: scope.Scope{Tenant: moveTenant, Platform: true, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.System, ID: "bench", Name: "bench"}}}
 	w.regions = &region.Service{Stores: stores, Tenants: &tenant.Service{Stores: stores, Now: now}, Now: now, Ticks: time.Now, NewID: uuid.NewString, Logger: slog.New(slog.DiscardHandler)}
 	if err := stores.CreateTenant(ctx, moveTenant); err != nil {
-		return nil, err
+		return "", err
 	}
 	for done := 0; done < o.entries; done += moveBatch {
 		if err := w.write(ctx, moveBatch); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	run, stop := context.WithCancel(ctx)
@@ -83,11 +77,11 @@ func benchMoves(ctx context.Context, o options) ([]moveRow, error) {
 	for _, to := range route {
 		row, err := w.move(ctx, to)
 		if err != nil {
-			return rows, err
+			return moveTable(rows), err
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return moveTable(rows), nil
 }
 
 // write adds entries to the tenant's audit log.

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// peer is a server under measurement, in a process of its own.
+// peer is a server that is measured, in a process of its own.
 type peer struct {
 	name string
 	addr string
 	cmd  *exec.Cmd
 	log  bytes.Buffer
-	// ready is from the start of the process until it was ready, to some 20 ms.
+	// ready is the time from the start of the process until it was ready, to about 20 ms.
 	ready time.Duration
 }
 
-// freePort asks the kernel for a port nobody has.
+// freePort returns a free address on this machine.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -109,7 +109,7 @@ func startOPA(ctx context.Context, program, dir string, ids []int64) (*peer, err
 		"--log-level", "error", "--disable-telemetry", policy, data)
 }
 
-// gatehouse is our server with an administrator's token and a key for decisions.
+// gatehouse is our server, with an administrator's token and a key for decisions.
 type gatehouse struct {
 	*peer
 	token, key string
@@ -142,7 +142,7 @@ func startGatehouse(ctx context.Context, program, dir string, env ...string) (*g
 	return g, nil
 }
 
-// call speaks to the API as the administrator; any answer over 299 is an error.
+// call sends a request to the API as the administrator. An answer over 299 is an error.
 func (g *gatehouse) call(ctx context.Context, method, path string, body, out any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -199,7 +199,7 @@ func (g *gatehouse) seed(ctx context.Context) ([]int64, error) {
 	return ids, g.makeKey(ctx)
 }
 
-// makeKey makes the key that decisions are asked with, in production.
+// makeKey creates the API key for decisions in production.
 func (g *gatehouse) makeKey(ctx context.Context) error {
 	var key struct {
 		Key string `json:"key"`

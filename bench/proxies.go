@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// proxyControl is what stands before the application: one control, over the
-// identity, the method and the address.
+// proxyControl is the control that protects the application. It reads the identity, the method and
+// the address.
 const proxyControl = `package edge
 
 import rego.v1
@@ -33,57 +33,60 @@ allow if {
 reason := "only staff may read" if not allow
 `
 
-type proxyTarget struct {
-	*peer
-	head map[string]string
+// proxyTarget returns a proxy as a target: requests for different paths with header fields.
+func proxyTarget(p *peer, head map[string]string) target {
+	t := target{peer: p, name: p.name, requests: make([][]byte, 200), weight: 1}
+	for i := range t.requests {
+		t.requests[i] = get(p.addr, fmt.Sprintf("/items/%d", i), head)
+	}
+	return t
 }
 
-// requests are for different paths.
-func (p proxyTarget) requests() [][]byte {
-	out := make([][]byte, 200)
-	for i := range out {
-		out[i] = get(p.addr, fmt.Sprintf("/items/%d", i), p.head)
+// cleanup stops what was started, in reverse order.
+type cleanup []func()
+
+func (c *cleanup) add(stop func()) { *c = append(*c, stop) }
+
+func (c *cleanup) run() {
+	for _, stop := range slices.Backward(*c) {
+		stop()
 	}
-	return out
 }
 
-// benchProxies measures our bouncer with the control evaluated on each request
-// and with its cache, against a bare reverse proxy and two gateways that ask
-// for each request.
-func benchProxies(ctx context.Context, o options) ([]decisionRow, error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+// staff is the identity that proxyControl permits.
+var staff = map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
+
+// benchProxies measures our bouncer, with the control evaluated for each request and with its
+// cache. It compares it with a bare reverse proxy and two gateways that ask for each request.
+func benchProxies(ctx context.Context, o options, dir string) (string, error) {
+	var stop cleanup
+	defer stop.run()
 	application, err := startOwn(ctx, "application", "")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	defer application.stop()
-	upstream := application.addr
-	bare, err := startOwn(ctx, "proxy", upstream)
+	stop.add(application.stop)
+	bare, err := startOwn(ctx, "proxy", application.addr)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	defer bare.stop()
+	stop.add(bare.stop)
 	bare.name = "bare httputil.ReverseProxy, decides nothing"
-
-	identity := map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
-	targets := []proxyTarget{{bare, identity}}
-	stop, made, err := startBouncers(ctx, o, dir, upstream, identity)
-	defer stop()
+	bouncers, err := startBouncers(ctx, o, &stop, dir, application.addr)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	targets = append(targets, made...)
-	stopPeers, peers, err := startGateways(ctx, o, dir, upstream, identity)
-	defer stopPeers()
+	gateways, err := startGateways(ctx, o, &stop, dir, application.addr)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	targets = append(targets, peers...)
-	return alternateProxies(ctx, o, targets)
+	rows, err := compareRates(ctx, o, slices.Concat([]target{proxyTarget(bare, staff)}, bouncers, gateways))
+	var b strings.Builder
+	b.WriteString("\n## In front of an application (1 KiB answer)\n\n| proxy | connections | requests/s | p50 ms | p99 ms | ratio to a bare ReverseProxy |\n|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio)
+	}
+	return b.String(), err
 }
 
 func answerKiB(w http.ResponseWriter, _ *http.Request) {
@@ -93,17 +96,16 @@ func answerKiB(w http.ResponseWriter, _ *http.Request) {
 
 var kib = []byte(`{"data":"` + strings.Repeat("x", 1012) + `"}`)
 
-// ownServers are the servers of a run that are this program, by what they are
-// for the one that they ask.
+// ownServers are the servers that this program provides, by their role. upstream is the server that
+// they call.
 var ownServers = map[string]func(upstream string) http.Handler{
 	"application": func(string) http.Handler { return http.HandlerFunc(answerKiB) },
 	"proxy":       bareProxy,
 	"adapter":     opaAdapter,
 }
 
-// startOwn runs one of them as all the others run, in a process of its own:
-// inside the generator's, the two would wait for each other, and answers would be
-// handed over without the kernel.
+// startOwn runs one of ownServers in a process of its own, like all other servers. In the process of
+// the load generator, the two would compete, and answers would not pass through the kernel.
 func startOwn(ctx context.Context, role, upstream string) (*peer, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -116,11 +118,11 @@ func startOwn(ctx context.Context, role, upstream string) (*peer, error) {
 	return startListening(ctx, role, addr, self, "-be", role, "-listen", addr, "-upstream", upstream)
 }
 
-// beServer is that process.
+// beServer is the process of one of ownServers.
 func beServer(role, addr, upstream string) error {
 	handler, ok := ownServers[role]
 	if !ok {
-		return fmt.Errorf("there is no %q to be", role)
+		return fmt.Errorf("there is no server %q", role)
 	}
 	s := &http.Server{Addr: addr, Handler: handler(upstream), ReadHeaderTimeout: 10 * time.Second}
 	return s.ListenAndServe()
@@ -146,54 +148,48 @@ func serve(h http.Handler) (addr string, stop func(), err error) {
 	return l.Addr().String(), func() { _ = s.Close() }, nil
 }
 
-// startBouncers runs a server with the control in production, enforced, and
-// the bouncers in front of the same application.
-func startBouncers(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
-	var stops []func()
-	stop = func() {
-		for _, stop := range slices.Backward(stops) {
-			stop()
-		}
-	}
+// startBouncers runs a server that enforces the control in production, and the bouncers in front of
+// the application.
+func startBouncers(ctx context.Context, o options, stop *cleanup, dir, upstream string) (targets []target, err error) {
 	g, err := startGatehouse(ctx, o.gatehouse, filepath.Join(dir, "server"))
 	if err != nil {
-		return stop, nil, err
+		return nil, err
 	}
-	stops = append(stops, g.stop)
+	stop.add(g.stop)
 	for _, env := range []string{"sandbox", "production"} {
 		if err := g.call(ctx, "PUT", "/environments/"+env+"/enforcement", map[string]any{"mode": "enforce"}, nil); err != nil {
-			return stop, nil, err
+			return nil, err
 		}
 	}
 	if err := g.call(ctx, "POST", "/policies", map[string]any{
 		"name": "edge", "rego_code": proxyControl, "environment": "production", "status": "active",
 	}, nil); err != nil {
-		return stop, nil, err
+		return nil, err
 	}
 	for i, b := range bouncers {
 		p, err := startBouncer(ctx, o, g, filepath.Join(dir, fmt.Sprintf("bouncer-%d", i)), upstream, b)
 		if err != nil {
-			return stop, nil, err
+			return nil, err
 		}
-		stops = append(stops, p.stop)
-		head := identity
+		stop.add(p.stop)
+		head := staff
 		if b.mode == "shadow" {
 			head = map[string]string{"X-Auth-Request-User": "eve", "X-Auth-Request-Groups": "visitor"}
 		}
-		targets = append(targets, proxyTarget{p, head})
+		targets = append(targets, proxyTarget(p, head))
 	}
-	return stop, targets, nil
+	return targets, nil
 }
 
-// bouncer is how one of ours is set up.
+// bouncer is the setup of one of our bouncers.
 type bouncer struct {
 	name  string
 	cache bool
 	mode  string
 }
 
-// bouncers are those of ours that are measured. The one in shadow mode decides
-// on requests that it would deny, and lets them pass.
+// bouncers are the bouncers that are measured. The requests to the one in shadow mode would be
+// denied.
 var bouncers = []bouncer{
 	{"gatehouse bouncer, control evaluated each time", false, "enforce"},
 	{"gatehouse bouncer, decision cache", true, "enforce"},
@@ -226,33 +222,27 @@ func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream st
 	return start(ctx, b.name, addr, "http://"+addr+"/_bouncer/ready", env, o.gatehouse, "bouncer")
 }
 
-// startGateways runs nginx and Caddy, each asking a stock OPA for each request
-// through the smallest adapter there can be, where the programs are installed.
-func startGateways(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
-	var stops []func()
-	stop = func() {
-		for _, stop := range slices.Backward(stops) {
-			stop()
-		}
-	}
+// startGateways runs nginx and Caddy, as far as they are installed. For each request, they ask a
+// stock OPA, through the smallest possible adapter.
+func startGateways(ctx context.Context, o options, stop *cleanup, dir, upstream string) (targets []target, err error) {
 	policy := filepath.Join(dir, "edge.rego")
 	if err := os.WriteFile(policy, []byte(proxyControl), 0o600); err != nil {
-		return stop, nil, err
+		return nil, err
 	}
 	opaAddr, err := freePort()
 	if err != nil {
-		return stop, nil, err
+		return nil, err
 	}
 	opa, err := start(ctx, "OPA", opaAddr, "http://"+opaAddr+"/health", nil, o.opa, "run", "--server", "--addr", opaAddr, "--log-level", "error", "--disable-telemetry", policy)
 	if err != nil {
-		return stop, nil, err
+		return nil, err
 	}
-	stops = append(stops, opa.stop)
+	stop.add(opa.stop)
 	adapter, err := startOwn(ctx, "adapter", opaAddr)
 	if err != nil {
-		return stop, nil, err
+		return nil, err
 	}
-	stops = append(stops, adapter.stop)
+	stop.add(adapter.stop)
 	for _, gw := range []struct {
 		name, program string
 		run           func(context.Context, string, string, string, string) (*peer, error)
@@ -263,17 +253,16 @@ func startGateways(ctx context.Context, o options, dir, upstream string, identit
 		}
 		p, err := gw.run(ctx, gw.program, dir, adapter.addr, upstream)
 		if err != nil {
-			return stop, nil, err
+			return nil, err
 		}
-		stops = append(stops, p.stop)
+		stop.add(p.stop)
 		p.name = gw.name
-		targets = append(targets, proxyTarget{p, identity})
+		targets = append(targets, proxyTarget(p, staff))
 	}
-	return stop, targets, nil
+	return targets, nil
 }
 
-// opaAdapter turns a gateway's question into OPA's, since OPA itself answers
-// 200 to both a permit and a denial.
+// opaAdapter asks OPA for a gateway, because OPA answers 200 for both a permit and a denial.
 func opaAdapter(opa string) http.Handler {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -340,8 +329,8 @@ func startCaddy(ctx context.Context, program, dir, adapter, upstream string) (*p
 	return startListening(ctx, "Caddy", addr, program, "run", "--config", conf, "--adapter", "caddyfile")
 }
 
-// startListening waits until a server accepts connections; its answer is checked
-// by the measurement itself.
+// startListening starts a server and waits until it accepts connections. The measurement checks its
+// answers.
 func startListening(ctx context.Context, name, addr, program string, args ...string) (*peer, error) {
 	front, stop, err := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
@@ -356,31 +345,4 @@ func startListening(ctx context.Context, name, addr, program string, args ...str
 	}
 	defer stop()
 	return start(ctx, name, addr, "http://"+front, nil, program, args...)
-}
-
-func alternateProxies(ctx context.Context, o options, targets []proxyTarget) ([]decisionRow, error) {
-	var rows []decisionRow
-	for _, conns := range []int{1, 8, 64} {
-		runs := make([][]figures, len(targets))
-		for range o.rounds {
-			for i, t := range targets {
-				f, err := load{addr: t.addr, requests: t.requests(), conns: conns, length: o.length, accept: wantOK}.run(ctx)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", t.name, err)
-				}
-				runs[i] = append(runs[i], f)
-				o.waitUntilIdle(t.name)
-			}
-		}
-		for i, t := range targets {
-			rows = append(rows, decisionRow{
-				name: t.name, conns: conns,
-				rps:   median(runs[i], figures.perSecond),
-				p50:   time.Duration(median(runs[i], func(f figures) float64 { return float64(f.p50) })),
-				p99:   time.Duration(median(runs[i], func(f figures) float64 { return float64(f.p99) })),
-				ratio: pairedMedian(runs[i], runs[0], func(a, b figures) float64 { return a.perSecond() / b.perSecond() }),
-			})
-		}
-	}
-	return rows, nil
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -92,12 +91,12 @@ func (c *collector) take(l tail.Line) {
 }
 
 // benchSIEM records a burst of decisions while a SIEM follows the log.
-func benchSIEM(ctx context.Context, o options) (row siemRow, err error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return row, err
-	}
-	defer os.RemoveAll(dir)
+func benchSIEM(ctx context.Context, o options, dir string) (string, error) {
+	row, err := measureBurst(ctx, o, dir)
+	return siemTable(row), err
+}
+
+func measureBurst(ctx context.Context, o options, dir string) (row siemRow, err error) {
 	stores, err := db.Open(ctx, db.Config{URL: o.database, Dir: filepath.Join(dir, "store")})
 	if err != nil {
 		return row, err

@@ -48,19 +48,14 @@ type tenantServer struct {
 
 // benchTenants measures servers with many tenants, in alternation with one that has one. The
 // rows are those of SQLite, and of PostgreSQL if there is one.
-func benchTenants(ctx context.Context, o options) (rows []tenantRow, err error) {
-	stores := []string{""}
-	if o.database != "" {
-		stores = append(stores, o.database)
+func benchTenants(ctx context.Context, o options, _ string) (string, error) {
+	rows, err := benchTenantsOn(ctx, o, "")
+	if err == nil && o.database != "" {
+		var more []tenantRow
+		more, err = benchTenantsOn(ctx, o, o.database)
+		rows = append(rows, more...)
 	}
-	for _, store := range stores {
-		got, err := benchTenantsOn(ctx, o, store)
-		rows = append(rows, got...)
-		if err != nil {
-			return rows, err
-		}
-	}
-	return rows, nil
+	return tenantTable(rows), err
 }
 
 func benchTenantsOn(ctx context.Context, o options, store string) (rows []tenantRow, err error) {
@@ -110,7 +105,7 @@ func measureTenants(ctx context.Context, o options, store string, n int, base *t
 }
 
 // target asks for decisions of the i-th tenant.
-func (g *tenantServer) target(i int) decisionTarget {
+func (g *tenantServer) target(i int) target {
 	one := *g.gatehouse
 	one.key = g.keys[i]
 	asked := make([]map[string]any, requestCount)
@@ -126,7 +121,6 @@ func (g *tenantServer) target(i int) decisionTarget {
 
 // compare measures the rate of decisions in one tenant, in alternation with that of base.
 func (g *tenantServer) compare(ctx context.Context, o options, base *tenantServer, row *tenantRow) error {
-	var runs, against []figures
 	for _, s := range []*tenantServer{base, g} { // warm
 		answer, err := ask(s.target(0), 0)
 		if err == nil && !bytes.Contains(answer, []byte(`"policy_name":"own"`)) {
@@ -136,23 +130,12 @@ func (g *tenantServer) compare(ctx context.Context, o options, base *tenantServe
 			return err
 		}
 	}
-	for range o.rounds {
-		for _, s := range []*tenantServer{base, g} {
-			t := s.target(0)
-			f, err := load{addr: t.addr, requests: t.requests, conns: tenantConns, length: o.length, accept: t.accept}.run(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", t.name, err)
-			}
-			if s == base {
-				against = append(against, f)
-			} else {
-				runs = append(runs, f)
-			}
-			o.waitUntilIdle(t.name)
-		}
+	runs, err := o.alternate(ctx, tenantConns, base.target(0), g.target(0))
+	if err != nil {
+		return err
 	}
-	row.rps = median(runs, figures.perSecond)
-	row.ratio = pairedMedian(runs, against, func(a, b figures) float64 { return a.perSecond() / b.perSecond() })
+	row.rps = median(runs[1], figures.perSecond)
+	row.ratio = pairedMedian(runs[1], runs[0], func(a, b figures) float64 { return a.perSecond() / b.perSecond() })
 	return nil
 }
 
@@ -232,7 +215,7 @@ func (p *peer) ticks() (int64, error) {
 	}
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 13 {
-		return 0, errors.New("the kernel tells no processor time")
+		return 0, errors.New("the kernel does not report the processor time")
 	}
 	user, err := strconv.ParseInt(fields[11], 10, 64)
 	system, other := strconv.ParseInt(fields[12], 10, 64)

@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// versionConns is how many connections the loads of the table of versions have.
+// versionConns is the number of connections for each server.
 const versionConns = 16
 
-// versionRow is one line of the table of versions: the processor time that a
-// request costs the server in the two builds.
+// versionRow is the processor time that a request costs a server of two builds.
 type versionRow struct {
 	name string
 	// ours and theirs are the medians for a request.
@@ -27,84 +26,61 @@ type versionRow struct {
 	ratio, low, high float64
 }
 
-// versionTarget is a server of one build under one load.
-type versionTarget struct {
-	*peer
-	load load
-}
-
-// benchVersions compares the processor time that a request costs two builds of
-// gatehouse. Unlike a rate, it says much on a machine that others use, too.
-func benchVersions(ctx context.Context, o options) ([]versionRow, error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+// benchVersions compares the processor time that a request costs two builds of gatehouse. Unlike a
+// rate, it is meaningful on a machine that is used for other work too.
+func benchVersions(ctx context.Context, o options, dir string) (string, error) {
+	var stop cleanup
+	defer stop.run()
 	application, err := startOwn(ctx, "application", "")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	defer application.stop()
-	var builds [2][]versionTarget
+	stop.add(application.stop)
+	var builds [2][]target
 	for i, program := range []string{o.gatehouse, o.against} {
 		other := o
 		other.gatehouse = program
-		stop, targets, err := startVersion(ctx, other, filepath.Join(dir, fmt.Sprint(i)), application.addr)
-		defer stop()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", program, err)
+		if builds[i], err = startVersion(ctx, other, &stop, filepath.Join(dir, fmt.Sprint(i)), application.addr); err != nil {
+			return "", fmt.Errorf("%s: %w", program, err)
 		}
-		builds[i] = targets
 	}
-	var rows []versionRow
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## Processor time a request, against another build (%d connections)\n\n", versionConns)
+	b.WriteString("| server | this build µs | the other µs | ratio | quartiles of the ratio |\n|---|---|---|---|---|\n")
 	for i, t := range builds[0] {
-		row, err := compareVersions(ctx, o, t, builds[1][i])
+		r, err := compareVersions(ctx, o, t, builds[1][i])
 		if err != nil {
-			return nil, err
+			return b.String(), err
 		}
-		rows = append(rows, row)
+		fmt.Fprintf(&b, "| %s | %.1f | %.1f | %.3f | %.3f to %.3f |\n", r.name, us(r.ours), us(r.theirs), r.ratio, r.low, r.high)
 	}
-	return rows, nil
+	return b.String(), nil
 }
 
 // startVersion runs the servers of one build.
-func startVersion(ctx context.Context, o options, dir, upstream string) (stop func(), targets []versionTarget, err error) {
-	var stops []func()
-	stop = func() {
-		for _, s := range slices.Backward(stops) {
-			s()
-		}
-	}
-	identity := map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
-	stopBouncers, proxies, err := startBouncers(ctx, o, filepath.Join(dir, "proxies"), upstream, identity)
-	stops = append(stops, stopBouncers)
+func startVersion(ctx context.Context, o options, stop *cleanup, dir, upstream string) ([]target, error) {
+	targets, err := startBouncers(ctx, o, stop, filepath.Join(dir, "proxies"), upstream)
 	if err != nil {
-		return stop, nil, err
-	}
-	for _, t := range proxies {
-		targets = append(targets, versionTarget{t.peer, load{addr: t.addr, requests: t.requests(), conns: versionConns, length: o.length, accept: wantOK}})
+		return nil, err
 	}
 	for _, cache := range []string{"off", "on"} {
 		g, err := startGatehouse(ctx, o.gatehouse, filepath.Join(dir, "cache-"+cache), "GATEHOUSE_DECISION_CACHE="+cache)
 		if err != nil {
-			return stop, nil, err
+			return nil, err
 		}
-		stops = append(stops, g.stop)
+		stop.add(g.stop)
 		ids, err := g.seed(ctx)
 		if err != nil {
-			return stop, nil, err
+			return nil, err
 		}
-		t := ourTarget("gatehouse, decisions over HTTP, cache "+cache, g, inputs(ids))
-		g.name = t.name
-		targets = append(targets, versionTarget{g.peer, load{addr: t.addr, requests: t.requests, conns: versionConns, length: o.length, accept: t.accept}})
+		targets = append(targets, ourTarget("gatehouse, decisions over HTTP, cache "+cache, g, inputs(ids)))
 	}
-	return stop, targets, nil
+	return targets, nil
 }
 
-// compareVersions measures two servers under load at the same time, so that
-// whatever else the machine does bears on both alike.
-func compareVersions(ctx context.Context, o options, ours, theirs versionTarget) (versionRow, error) {
+// compareVersions measures two servers at the same time, so that other work of the machine affects
+// both equally.
+func compareVersions(ctx context.Context, o options, ours, theirs target) (versionRow, error) {
 	var mine, other, ratios []float64
 	for round := range o.rounds + 1 {
 		var a, b float64
@@ -116,7 +92,7 @@ func compareVersions(ctx context.Context, o options, ours, theirs versionTarget)
 		if err := errors.Join(errA, errB); err != nil {
 			return versionRow{}, err
 		}
-		if round > 0 { // in the first one they meet their requests
+		if round > 0 { // the first round warms up
 			mine, other, ratios = append(mine, a), append(other, b), append(ratios, a/b)
 		}
 	}
@@ -130,23 +106,23 @@ func compareVersions(ctx context.Context, o options, ours, theirs versionTarget)
 	}, nil
 }
 
-// cost is the processor time, in nanoseconds, that a request takes of the server,
-// with what it does after the answers: the decisions are stored at leisure.
-func (v versionTarget) cost(ctx context.Context, o options) (float64, error) {
-	before, err := v.processor()
+// cost returns the processor time of the server for a request, in nanoseconds. It includes the work
+// after the answers, such as storing the decisions.
+func (t target) cost(ctx context.Context, o options) (float64, error) {
+	before, err := t.processor()
 	if err != nil {
 		return 0, err
 	}
-	f, err := v.load.run(ctx)
+	f, err := o.measure(ctx, t, versionConns)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", v.name, err)
+		return 0, err
 	}
-	after, err := v.rested(o.calm)
+	after, err := t.rested(o.calm)
 	return float64(after-before) / float64(f.requests), err
 }
 
-// rested waits until the process does next to nothing, for a while at most, and
-// gives the processor time that it has used.
+// rested waits until the process does almost nothing, at most for a time, and returns the processor
+// time that it has used.
 func (p *peer) rested(most time.Duration) (time.Duration, error) {
 	const while = 200 * time.Millisecond
 	used, err := p.processor()
@@ -161,8 +137,8 @@ func (p *peer) rested(most time.Duration) (time.Duration, error) {
 	return used, err
 }
 
-// processor is the processor time that the process has used since its start, in
-// user and kernel mode.
+// processor returns the processor time that the process has used since its start, in user and
+// kernel mode.
 func (p *peer) processor() (time.Duration, error) {
 	// The number of a process's clock, as clock_getcpuclockid(3) makes it.
 	clock := int32(^p.cmd.Process.Pid<<3 | 2)

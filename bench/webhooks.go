@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,12 +70,12 @@ type hookWorld struct {
 
 // benchWebhooks sends events to receivers, some of them dead, at a rate far above that of real
 // changes. Then it moves the clock until nothing is pending.
-func benchWebhooks(ctx context.Context, o options) (row hookRow, err error) {
-	dir, err := os.MkdirTemp("", "gatehouse-bench-")
-	if err != nil {
-		return row, err
-	}
-	defer os.RemoveAll(dir)
+func benchWebhooks(ctx context.Context, o options, dir string) (string, error) {
+	row, err := measureWebhooks(ctx, o, dir)
+	return hookTable(row), err
+}
+
+func measureWebhooks(ctx context.Context, o options, dir string) (row hookRow, err error) {
 	w := &hookWorld{last: map[string]int64{}}
 	if w.stores, err = db.Open(ctx, db.Config{URL: o.database, Dir: dir, Now: w.now}); err != nil {
 		return row, err

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app"
 )
 
-// adminCommand holds the ways back in, for whoever has the server's host.
+// adminCommand has the commands that recover access, on the server's host.
 type adminCommand struct {
 	ResetPassword resetPasswordCommand `cmd:"" help:"Give the administrator of a tenant a new password, and end all their sessions."`
 	RotateMaskKey rotateMaskKeyCommand `cmd:"" help:"Give a tenant's masks a new key for hashing values."`
@@ -21,7 +21,7 @@ type resetPasswordCommand struct {
 	RemoveSecondFactor bool   `help:"Also remove the account's second factor: for a lost phone without recovery codes."`
 }
 
-// Run resets the password and prints it when it was made here.
+// Run resets the password, and prints it if it was generated.
 func (c *resetPasswordCommand) Run(ctx context.Context) error {
 	return app.ResetPassword(ctx, c.Config, c.Tenant, c.Username, c.Password, c.RemoveSecondFactor, os.Stdout)
 }

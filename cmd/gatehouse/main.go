@@ -79,7 +79,7 @@ func run(ctx context.Context) int {
 		if !errors.Is(err, cli.ErrFindings) { // those have been written
 			fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		}
-		return failure.ExitCode()
+		return failure.Code
 	case err != nil && !errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		return 1

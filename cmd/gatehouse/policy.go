@@ -50,22 +50,26 @@ func (p paths) load() ([]controlfile.File, error) {
 	return cli.Load(p.Paths)
 }
 
-// options puts together what the commands share; server asks for one.
-func (o output) options(r remote, server bool) cli.Options {
-	opt := cli.Options{Format: o.Output, Colour: colourful(), Out: os.Stdout, Version: version, NewID: uuid.NewString}
-	if server && r.URL != "" && r.APIKey != "" {
-		opt.Server = &client.Client{URL: r.URL, Key: r.APIKey, Agent: "gatehouse/" + version}
-	}
+// options returns the options of a command that runs in this process.
+func (o output) options() cli.Options {
+	return cli.Options{Format: o.Output, Colour: colourful(), Out: os.Stdout, Version: version, NewID: uuid.NewString}
+}
+
+// remoteOptions returns the options of a command that calls a server.
+func (o output) remoteOptions(r remote) cli.Options {
+	opt := o.options()
+	opt.Server = &client.Client{URL: r.URL, Key: r.APIKey, Agent: "gatehouse/" + version}
 	return opt
 }
 
-// colourful: the output is a terminal, and nobody minds (no-color.org).
+// colourful reports whether to use colours: the output is a terminal, and the user has not turned
+// colours off (no-color.org).
 func colourful() bool {
 	info, err := os.Stdout.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// here bounds what runs in this process.
+// here says where a command runs, and how long it may take.
 type here struct {
 	Remote  bool          `help:"Run it on the server, which knows the resources and bouncers that gatehouse.yaml names."`
 	Timeout time.Duration `default:"2m" help:"How long this may take."`
@@ -75,11 +79,11 @@ func (h here) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("not done within %s", h.Timeout))
 }
 
-// prepare gives the options and files of a command that works with and without a server.
+// prepare returns the options and files of a command that works with and without a server.
 func (h here) prepare(o output, r remote, p paths) (cli.Options, []controlfile.File, error) {
-	opt := o.options(r, h.Remote)
-	if h.Remote && opt.Server == nil {
-		opt.Server = &client.Client{URL: r.URL} // refused as misuse when it is asked
+	opt := o.options()
+	if h.Remote {
+		opt = o.remoteOptions(r)
 	}
 	files, err := p.load()
 	return opt, files, err
@@ -152,7 +156,7 @@ func (c *policyDeployCommand) Run(ctx context.Context) error {
 	if c.Bouncer != 0 {
 		req.BouncerID = &c.Bouncer
 	}
-	return cli.Deploy(ctx, c.options(c.remote, true), req)
+	return cli.Deploy(ctx, c.remoteOptions(c.remote), req)
 }
 
 type policyPromoteCommand struct {
@@ -167,7 +171,7 @@ type policyPromoteCommand struct {
 
 // Run promotes.
 func (c *policyPromoteCommand) Run(ctx context.Context) error {
-	return cli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace, KeepInSandbox: c.Keep})
+	return cli.Promote(ctx, c.remoteOptions(c.remote), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace, KeepInSandbox: c.Keep})
 }
 
 type policyReinstateCommand struct {
@@ -179,7 +183,7 @@ type policyReinstateCommand struct {
 
 // Run reinstates.
 func (c *policyReinstateCommand) Run(ctx context.Context) error {
-	return cli.Reinstate(ctx, c.options(c.remote, true), c.ID, policy.Reinstatement{DeploymentNotes: c.Notes})
+	return cli.Reinstate(ctx, c.remoteOptions(c.remote), c.ID, policy.Reinstatement{DeploymentNotes: c.Notes})
 }
 
 type policyDiffCommand struct {
@@ -197,7 +201,7 @@ func (c *policyDiffCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return cli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)}, c.NameOnly)
+	return cli.Diff(ctx, c.remoteOptions(c.remote), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)}, c.NameOnly)
 }
 
 type policyPullCommand struct {
@@ -211,5 +215,5 @@ type policyPullCommand struct {
 
 // Run writes files.
 func (c *policyPullCommand) Run(ctx context.Context) error {
-	return cli.Pull(ctx, c.options(c.remote, true), c.Directory, c.Environment, c.Name, c.Force)
+	return cli.Pull(ctx, c.remoteOptions(c.remote), c.Directory, c.Environment, c.Name, c.Force)
 }

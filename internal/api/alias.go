@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -43,23 +44,24 @@ func prefixed(path string) string {
 	case rest.IsBelow(path, "/api"):
 		return rest.Root + path[len("/api"):]
 	case rest.IsBelow(path, "/v1"):
-		for _, p := range reserved {
-			if rest.IsBelow(path, p) {
-				return path
-			}
+		if isBelowAny(path, reserved) {
+			return path
 		}
 		return rest.Root + path[len("/v1"):]
 	}
-	for _, p := range hostForms {
-		if rest.IsBelow(path, p) {
-			return rest.Root + path
-		}
+	if isBelowAny(path, hostForms) {
+		return rest.Root + path
 	}
 	return path
 }
 
+func isBelowAny(path string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return rest.IsBelow(path, p) })
+}
+
+// apiRoots are the prefixes of the API's paths.
+var apiRoots = []string{"/api", "/v1", "/access", "/scim", "/.well-known"}
+
 // isAPI reports whether a path belongs to the API. An unknown path there gets an error body and not
 // the console.
-func isAPI(path string) bool {
-	return rest.IsBelow(path, "/api") || rest.IsBelow(path, "/v1") || rest.IsBelow(path, "/access") || rest.IsBelow(path, "/scim") || rest.IsBelow(path, "/.well-known")
-}
+func isAPI(path string) bool { return isBelowAny(path, apiRoots) }

@@ -125,16 +125,6 @@ type parts struct {
 	sinks []event.Sink
 }
 
-// task is background work that runs until the context ends. An error stops the server.
-type task struct {
-	name string
-	run  func(context.Context) error
-}
-
-func (p *parts) task(name string, run func(context.Context) error) {
-	p.tasks = append(p.tasks, task{name, run})
-}
-
 // clock returns the wall-clock time in UTC. It has no monotonic reading, because UTC strips it.
 func clock() time.Time { return time.Now().UTC() }
 
@@ -359,14 +349,13 @@ func (p *parts) decide(context.Context) error {
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
 	p.authzen = &authzen.Service{Decisions: p.decisions, Subject: subjects.Person, Subjects: p.users.Usernames}
 	p.setUpSimulator(people)
-	stop := p.stores.Watch(func(t scope.TenantID, name string) {
+	watch(p, "watch", func(t scope.TenantID, name string) {
 		p.snapshots.OnChange(t, name)
 		if name == user.Revision || name == "" {
 			people.OnChange(t)
 			subjects.OnChange(t)
 		}
 	})
-	p.closers.add("watch", time.Second, func(context.Context) error { stop(); return nil })
 	p.task("audit shipper", p.audit.Run)
 	p.task("audit keeper", p.keeper.run)
 	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
@@ -395,37 +384,19 @@ func (p *parts) setUpBridge(context.Context) error {
 func (p *parts) setUpBackground(context.Context) error {
 	events := &event.Dispatcher{Cluster: p.stores, Sinks: p.sinks, Now: p.now, Logger: p.log}
 	p.task("events", events.Run)
-	p.task("purge of deleted tenants", func(ctx context.Context) error {
-		return repeat(ctx, time.Hour, func() {
-			if _, err := p.tenants.PurgeExpired(ctx); err != nil {
-				p.log.Warn("the purge of deleted tenants failed", "error", err)
-			}
-		})
+	every(p, "purge of deleted tenants", time.Hour, func(ctx context.Context) {
+		if _, err := p.tenants.PurgeExpired(ctx); err != nil {
+			p.log.Warn("the purge of deleted tenants failed", "error", err)
+		}
 	})
 	watchPurges(p)
-	p.task("unfinished changes to tenants", func(ctx context.Context) error {
-		return repeat(ctx, time.Minute, func() {
-			// Changes of the last minute may still be in progress.
-			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
-				p.log.Warn("changes to tenants were left unfinished", "repaired", n, "error", err)
-			}
-		})
+	every(p, "unfinished changes to tenants", time.Minute, func(ctx context.Context) {
+		// Changes of the last minute may still be in progress.
+		if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
+			p.log.Warn("changes to tenants were left unfinished", "repaired", n, "error", err)
+		}
 	})
 	return nil
-}
-
-// repeat calls f at once and then at each interval, until the context ends.
-func repeat(ctx context.Context, interval time.Duration, f func()) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		f()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 // startReseal seals the stored secrets of all packages again after a rotation of the encryption
@@ -436,12 +407,10 @@ func startReseal(p *parts) {
 		p.webhooks.Secrets(), p.channels.Secrets(), p.dataSources.Secrets(), p.integrations.Secrets(), p.ide.Secrets(),
 	)}
 	p.registry.MustRegister(sealedSecrets{sealer})
-	p.task("secrets under old keys", func(ctx context.Context) error {
-		return repeat(ctx, time.Hour, func() {
-			if err := sealer.Run(ctx); err != nil && ctx.Err() == nil {
-				p.log.Warn("some secrets could not be encrypted with the current key", "error", err)
-			}
-		})
+	every(p, "secrets under old keys", time.Hour, func(ctx context.Context) {
+		if err := sealer.Run(ctx); err != nil && ctx.Err() == nil {
+			p.log.Warn("some secrets could not be encrypted with the current key", "error", err)
+		}
 	})
 }
 

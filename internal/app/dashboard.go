@@ -7,7 +7,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -30,15 +29,9 @@ func (p *parts) setUpDashboard(context.Context) error {
 	p.live = &live.Service{Stores: p.stores, Log: p.log, Now: p.now}
 	stop := p.stores.Watch(p.live.OnChange)
 	p.closers.add("streams of changes", 5*time.Second, func(context.Context) error { stop(); p.live.Close(); return nil })
-	p.task("anomalies", func(ctx context.Context) error {
-		return repeat(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
-	})
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
-	p.task("old anomalies", func(ctx context.Context) error {
-		leases.Lead(ctx, "old anomalies", time.Minute, func(ctx context.Context) {
-			_ = repeat(ctx, 24*time.Hour, func() { p.anomalies.Forget(ctx) })
-		})
-		return nil
+	every(p, "anomalies", p.cfg.AnomalyInterval, p.anomalies.Run)
+	lead(p, "old anomalies", time.Minute, newID(), func(ctx context.Context) {
+		repeat(ctx, 24*time.Hour, func() { p.anomalies.Forget(ctx) })
 	})
 	return nil
 }

@@ -63,10 +63,7 @@ func (p *parts) probes() system.Probes {
 			}
 			return out
 		},
-		Redis: func(ctx context.Context) system.RedisHealth {
-			h := p.cache.Health(ctx)
-			return system.RedisHealth{Status: h.Status, LatencyMS: h.LatencyMS, MemoryUsageMB: h.MemoryUsageMB}
-		},
+		Redis:  func(ctx context.Context) system.RedisHealth { return system.RedisHealth(p.cache.Health(ctx)) },
 		Bridge: func(ctx context.Context) system.BridgeHealth { return system.BridgeHealth(p.bridge.Health(ctx)) },
 		Audit:  p.keeper.health,
 		Ready:  p.ready,

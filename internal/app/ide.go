@@ -41,8 +41,7 @@ func (p *parts) setUpEditors(context.Context) error {
 		Check: p.policies.Validate, Code: p.policyCode, Templates: templates,
 		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.url(),
 	}
-	stop := p.stores.Watch(p.ide.OnChange)
-	p.closers.add("watching deployments", time.Second, func(context.Context) error { stop(); return nil })
+	watch(p, "watching deployments", p.ide.OnChange)
 	return nil
 }
 

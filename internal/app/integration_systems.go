@@ -20,7 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/integration"
-	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/notify"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/pip"
@@ -85,12 +84,8 @@ func startNotifications(p *parts, target *outbound.Client, active func(context.C
 	notifier := &notify.Deliverer{Service: p.channels, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("notifications", notifier.Run)
 	p.alerts = &alert.Service{Stores: p.stores, Now: p.now, Outbox: outbox, Exists: existsIn}
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	evaluator := &alert.Evaluator{Service: p.alerts, Active: active, Poll: 10 * time.Minute, Logger: p.log}
-	p.task("alert rules", func(ctx context.Context) error {
-		leases.Lead(ctx, "alert rules", 30*time.Second, evaluator.Run)
-		return nil
-	})
+	lead(p, "alert rules", 30*time.Second, newID(), evaluator.Run)
 	p.hourly("old notifications", p.channels.Forget)
 	return nil
 }

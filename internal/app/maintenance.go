@@ -23,21 +23,11 @@ import (
 // host, and may run while the server does. If password is empty, it generates and prints one. With
 // dropFactor it also removes the account's second factor.
 func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, dropFactor bool, out io.Writer) error {
-	if err := requireData(cfg); err != nil {
+	p, err := openParts(ctx, cfg)
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
-		cfg.Demo = true // so that data of `gatehouse dev`, which has no configured key, can be opened
-	}
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
-	p.closers.log = p.log
 	defer func() { _ = p.closers.close() }()
-	if err := p.openStores(ctx); err != nil {
-		return err
-	}
 	if err := p.setUpPeople(ctx); err != nil {
 		return err
 	}
@@ -71,15 +61,11 @@ func keepDevPassword(cfg Config, tenant, username, password string) error {
 // RotateMaskKey generates a new key for the hashed values of a tenant's masks. It may run while the
 // server does; bouncers fetch the key within seconds.
 func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
-	if err := cfg.check(); err != nil {
+	p, err := openParts(ctx, cfg)
+	if err != nil {
 		return err
 	}
-	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
-	p.closers.log = p.log
 	defer func() { _ = p.closers.close() }()
-	if err := p.openStores(ctx); err != nil {
-		return err
-	}
 	keys := bridge.MaskKeys{Box: p.box, Random: rand.Reader, Now: p.now}
 	id, err := keys.Rotate(ctx, p.stores, auth.SystemScope(scope.TenantID(tenant), "admin rotate-mask-key", ""))
 	if err != nil {
@@ -159,6 +145,26 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 		fmt.Fprintln(out, "The encryption key is not in the copy (NOTIFICATION_ENCRYPTION_KEY, or encryption.key of a demo): keep it separately; without it, encrypted data cannot be read.")
 	}
 	return err
+}
+
+// openParts opens the existing stores of a server, for a command that may run beside it.
+func openParts(ctx context.Context, cfg Config) (*parts, error) {
+	if err := requireData(cfg); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
+		cfg.Demo = true // so that data of `gatehouse dev`, which has no configured key, can be opened
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
+	p.closers.log = p.log
+	if err := p.openStores(ctx); err != nil {
+		_ = p.closers.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // requireData returns an error for a data directory without a store: a command in the wrong

@@ -115,12 +115,10 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if s.api, err = api.New(p.apiConfig(version, s.console)); err != nil {
 		return nil, err
 	}
-	s.task("kept answers", func(ctx context.Context) error {
-		return repeat(ctx, time.Hour, func() {
-			if err := s.api.PurgeIdempotency(ctx); err != nil {
-				log.Warn("the purge of stored answers failed", "error", err)
-			}
-		})
+	every(p, "kept answers", time.Hour, func(ctx context.Context) {
+		if err := s.api.PurgeIdempotency(ctx); err != nil {
+			log.Warn("the purge of stored answers failed", "error", err)
+		}
 	})
 	return s, s.listen(ctx)
 }

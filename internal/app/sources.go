@@ -149,26 +149,22 @@ func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (re
 
 // findPerson returns the document input.user of a stored user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
-	if scope.NamesAgent(id) {
-		return findAgent(ctx, p.agents, t, id)
-	}
-	u, err := p.users.Get(ctx, auth.SystemScope(t, "decision", ""), id)
-	if fault.Is(err, fault.NotFound) {
-		return value.Value{}, nil
-	}
-	if err != nil {
-		return value.Value{}, err
-	}
-	return personDocument(u)
+	return subjectDocument(ctx, p, t, id, p.users.Get)
 }
 
 // findSubject is like findPerson, for AuthZEN, where a subject is an id, a user name or an e-mail
 // address.
 func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
+	return subjectDocument(ctx, p, t, id, p.users.Lookup)
+}
+
+// subjectDocument returns the document input.user of an agent, or of the user whom find finds;
+// undefined if there is none.
+func subjectDocument(ctx context.Context, p *parts, t scope.TenantID, id string, find func(ctx context.Context, sc scope.Scope, id string) (user.User, error)) (value.Value, error) {
 	if scope.NamesAgent(id) {
 		return findAgent(ctx, p.agents, t, id)
 	}
-	u, err := p.users.Lookup(ctx, auth.SystemScope(t, "decision", ""), id)
+	u, err := find(ctx, auth.SystemScope(t, "decision", ""), id)
 	if fault.Is(err, fault.NotFound) {
 		return value.Value{}, nil
 	}

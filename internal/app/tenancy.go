@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/counterfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/domain"
-	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/region"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/site"
@@ -39,19 +38,14 @@ func startDomains(ctx context.Context, p *parts) error {
 	}
 	p.tenants.OnCreate = append(p.tenants.OnCreate, p.domains.Claim)
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.domains.Forget)
-	stop := p.stores.Watch(routes.OnChange)
-	p.closers.add("loading the routes of domains", time.Second, func(context.Context) error { stop(); return nil })
+	watch(p, "loading the routes of domains", routes.OnChange)
 	p.task("loading the routes of domains", routes.Run)
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
-	p.task("checking domains", func(ctx context.Context) error {
-		leases.Lead(ctx, "checking domains", time.Minute, func(ctx context.Context) {
-			_ = repeat(ctx, p.cfg.DomainInterval, func() {
-				if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
-					p.log.Warn("the check of domains failed", "error", err)
-				}
-			})
+	lead(p, "checking domains", time.Minute, newID(), func(ctx context.Context) {
+		repeat(ctx, p.cfg.DomainInterval, func() {
+			if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
+				p.log.Warn("the check of domains failed", "error", err)
+			}
 		})
-		return nil
 	})
 	return startEdge(p)
 }
@@ -63,14 +57,11 @@ func startDeployments(p *parts) error {
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_deployments_unsettled", Help: "Moves of tenants whose end the system store cannot record. Writes of such a tenant may be refused.",
 	}, func() float64 { return float64(p.deployments.Unsettled()) }))
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	holder := newID()
 	if p.cfg.DatabaseURL == "" {
-		leases.Holder = "server" // there is one server only: after a crash, it must not wait for its own lease
+		holder = "server" // there is one server only: after a crash, it must not wait for its own lease
 	}
-	p.task("deployments of tenants", func(ctx context.Context) error {
-		leases.Lead(ctx, "deployments of tenants", 15*time.Second, p.deployments.Run)
-		return nil
-	})
+	lead(p, "deployments of tenants", 15*time.Second, holder, p.deployments.Run)
 	return nil
 }
 
@@ -103,12 +94,10 @@ func startVendors(p *parts) error {
 	}
 	p.tenants.Readmit = p.vendors.Readmit
 	p.tenants.OnPurge = append(p.tenants.OnPurge, p.vendors.Forget)
-	p.task("unfinished tenants of vendors", func(ctx context.Context) error {
-		return repeat(ctx, time.Minute, func() {
-			if n, err := p.vendors.Recover(ctx); err != nil && ctx.Err() == nil || n > 0 {
-				p.log.Warn("unfinished tenants of vendors were found", "removed", n, "error", err)
-			}
-		})
+	every(p, "unfinished tenants of vendors", time.Minute, func(ctx context.Context) {
+		if n, err := p.vendors.Recover(ctx); err != nil && ctx.Err() == nil || n > 0 {
+			p.log.Warn("unfinished tenants of vendors were found", "removed", n, "error", err)
+		}
 	})
 	return nil
 }
@@ -133,16 +122,12 @@ func startMetering(p *parts) error {
 	calls := metering.NewCalls(p.stores, book, p.now, p.log)
 	p.metering = &metering.Service{Stores: p.stores, Tenants: p.tenants, Calls: calls, Box: box, Prices: prices, Now: p.now}
 	p.task("counts of API calls", calls.Run)
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
-	p.task("old counts of API calls", func(ctx context.Context) error {
-		leases.Lead(ctx, "old counts of API calls", time.Minute, func(ctx context.Context) {
-			_ = repeat(ctx, 24*time.Hour, func() {
-				if err := calls.Fold(ctx); err != nil && ctx.Err() == nil {
-					p.log.Warn("the removal of old counts of API calls failed", "error", err)
-				}
-			})
+	lead(p, "old counts of API calls", time.Minute, newID(), func(ctx context.Context) {
+		repeat(ctx, 24*time.Hour, func() {
+			if err := calls.Fold(ctx); err != nil && ctx.Err() == nil {
+				p.log.Warn("the removal of old counts of API calls failed", "error", err)
+			}
 		})
-		return nil
 	})
 	return nil
 }
@@ -151,7 +136,7 @@ func startMetering(p *parts) error {
 // announces a purge, and at the start for purges that it missed.
 func watchPurges(p *parts) {
 	changed := make(chan struct{}, 1)
-	stop := p.stores.Watch(func(t scope.TenantID, name string) {
+	watch(p, "purges of other replicas", func(t scope.TenantID, name string) {
 		if t != "" || name != db.TenantsRevision && name != "" {
 			return
 		}
@@ -160,7 +145,6 @@ func watchPurges(p *parts) {
 		default:
 		}
 	})
-	p.closers.add("purges of other replicas", time.Second, func(context.Context) error { stop(); return nil })
 	p.task("purges of other replicas", func(ctx context.Context) error {
 		known := map[scope.TenantID]bool{}
 		var since time.Time

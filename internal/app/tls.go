@@ -17,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
-	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/servertls"
@@ -102,13 +101,8 @@ func startEdge(p *parts) error {
 			return &acme.Client{Key: key, DirectoryURL: p.cfg.ACMEDirectory, HTTPClient: client.Bounded(1 << 20), RetryBackoff: acmeBackoff, UserAgent: "gatehouse"}
 		},
 	})
-	stop := p.stores.Watch(orders.OnChange)
-	p.closers.add("orders of certificates", time.Second, func(context.Context) error { stop(); return nil })
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
-	p.task("orders of certificates", func(ctx context.Context) error {
-		leases.Lead(ctx, "orders of certificates", 30*time.Second, orders.Run)
-		return nil
-	})
+	watch(p, "orders of certificates", orders.OnChange)
+	lead(p, "orders of certificates", 30*time.Second, newID(), orders.Run)
 	return nil
 }
 

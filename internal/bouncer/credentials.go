@@ -3,6 +3,7 @@ package bouncer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/textproto"
 	"slices"

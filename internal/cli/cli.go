@@ -45,9 +45,6 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ExitCode returns the exit code of the program.
-func (f *Failure) ExitCode() int { return f.Code }
-
 // ErrFindings means that there are findings. They have been written.
 var ErrFindings = errors.New("there are findings")
 

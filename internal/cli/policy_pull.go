@@ -18,8 +18,8 @@ type pulled struct {
 // Pull writes the service's controls to files below dir. It overwrites files with other content
 // only if force is set.
 func Pull(ctx context.Context, o Options, dir, environment, name string, force bool) error {
-	if o.Format != FormatText && o.Format != FormatJSON {
-		return usage("pull supports text and json output")
+	if err := o.requirePlainFormat("pull"); err != nil {
+		return err
 	}
 	var x policycode.Export
 	query := url.Values{"environment": {environment}}

@@ -222,10 +222,7 @@ func shown(v any) string {
 
 func (p *printer) drift(d policycode.Drift) {
 	for _, c := range d.Controls {
-		where := c.Path
-		if where == "" {
-			where = fmt.Sprintf("control %d", c.PolicyID)
-		}
+		where := cmp.Or(c.Path, fmt.Sprintf("control %d", c.PolicyID))
 		p.line("%s %s (%s) %s", p.in(yellow, fmt.Sprintf("%-15s", c.State)), clean(c.Name), clean(where), driftMeaning[c.State])
 		p.changes(c.Changes, c.Diff)
 	}

@@ -211,5 +211,3 @@ func exampleText(name string, s *schema) any {
 	}
 	return text
 }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

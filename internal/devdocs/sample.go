@@ -3,7 +3,9 @@ package devdocs
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -211,7 +213,7 @@ func pythonValue(v any, indent string) string {
 			return "{}"
 		}
 		out := "{\n"
-		for _, name := range sortedKeys(x) {
+		for _, name := range slices.Sorted(maps.Keys(x)) {
 			out += inner + compact(name) + ": " + pythonValue(x[name], inner) + ",\n"
 		}
 		return out + indent + "}"

@@ -20,6 +20,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -169,9 +170,7 @@ func (c *Config) validate() error {
 	if c.SpoolBytes <= 0 {
 		c.SpoolBytes = 1 << 30
 	}
-	if c.Listen == "" {
-		c.Listen = ":8080"
-	}
+	c.Listen = cmp.Or(c.Listen, ":8080")
 	if c.Count == nil && c.Now != nil {
 		c.Count = usage.NewTally(c.Now).Add
 	}

@@ -1,6 +1,7 @@
 package lsp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -106,10 +107,7 @@ func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 // retry queues a document again after a delay. If the text has changed by then, it does nothing,
 // because the change has queued the document.
 func (s *Server) retry(ctx context.Context, d document) {
-	delay := s.RetryDelay
-	if delay == 0 {
-		delay = 2 * time.Second
-	}
+	delay := cmp.Or(s.RetryDelay, 2*time.Second)
 	s.tasks.Go(func() {
 		if !pause.For(ctx, delay<<d.retries) {
 			return

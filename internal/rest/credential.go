@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -143,9 +144,7 @@ func (r *Router) anonymous(x *exchange, req *http.Request) (scope.Scope, error) 
 	if sc.Env, err = envOf(req, query); err != nil {
 		return sc, err
 	}
-	if sc.Tenant == "" {
-		sc.Tenant = scope.DefaultTenant
-	}
+	sc.Tenant = cmp.Or(sc.Tenant, scope.DefaultTenant)
 	sc.RequestID = x.id
 	sc.Actor.IP = r.address(req)
 	return sc, nil
@@ -247,9 +246,7 @@ func envOf(req *http.Request, query url.Values) (scope.Env, error) {
 		return "", err
 	}
 	if env := scope.Env(named); !env.Valid() {
-		e := BadRequest("invalid_environment", "the environment must be sandbox or production")
-		e.Details = []fault.Detail{{Pointer: "query.environment", Message: e.Message}}
-		return "", e
+		return "", badParameter("invalid_environment", "query.environment", "the environment must be sandbox or production")
 	}
 	return scope.Env(named), nil
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,9 +52,7 @@ func expected(header string) ([]int64, error) {
 	var versions []int64
 	for n := 0; header != ""; n++ {
 		if n == maxTags {
-			e := BadRequest("invalid_parameter", "If-Match may list %d entity tags at most", maxTags)
-			e.Details = []fault.Detail{{Pointer: "header.If-Match", Message: e.Message}}
-			return nil, e
+			return nil, badParameter("invalid_parameter", "header.If-Match", fmt.Sprintf("If-Match may list %d entity tags at most", maxTags))
 		}
 		tag := tagged.FindStringSubmatch(header)
 		if tag == nil {

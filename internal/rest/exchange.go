@@ -344,9 +344,7 @@ func (x *exchange) fail(err error) {
 func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			if x.status == 0 {
-				x.status = statusClientClosed
-			}
+			x.status = cmp.Or(x.status, statusClientClosed)
 			x.end()
 			panic(p)
 		}

@@ -51,7 +51,7 @@ func (w Window) Period() (start, end time.Time, err error) {
 		return
 	}
 	if !start.IsZero() && !end.IsZero() && end.Before(start) {
-		return start, end, badTime("end_date", "end_date is before start_date")
+		return start, end, badParameter("invalid_parameter", "query.end_date", "end_date is before start_date")
 	}
 	return start, end, nil
 }
@@ -68,11 +68,12 @@ func parseTime(text, name string, restOfDay time.Duration) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t.Add(restOfDay), nil
 	}
-	return time.Time{}, badTime(name, name+" must be a time such as 2026-11-20T23:36:00Z, or a date")
+	return time.Time{}, badParameter("invalid_parameter", "query."+name, name+" must be a time such as 2026-11-20T23:36:00Z, or a date")
 }
 
-func badTime(name, message string) error {
-	e := BadRequest("invalid_parameter", "%s", message)
-	e.Details = []fault.Detail{{Pointer: "query." + name, Message: message}}
+// badParameter returns the fault for one parameter.
+func badParameter(code, pointer, message string) error {
+	e := BadRequest(code, "%s", message)
+	e.Details = []fault.Detail{{Pointer: pointer, Message: message}}
 	return e
 }

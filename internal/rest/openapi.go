@@ -216,7 +216,7 @@ func (d documenter) describe(rt *route, docs RawDocs) {
 	}
 	if docs.Request != nil {
 		doc.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
-		for m := range strings.SplitSeq(media(docs.RequestType), ",") {
+		for m := range strings.SplitSeq(cmp.Or(docs.RequestType, "application/json"), ",") {
 			doc.RequestBody.Content[strings.TrimSpace(m)] = &huma.MediaType{Schema: d.schemaOf(docs.Request)}
 		}
 	}
@@ -224,7 +224,7 @@ func (d documenter) describe(rt *route, docs RawDocs) {
 	resp := &huma.Response{Description: http.StatusText(status)}
 	if docs.Response != nil {
 		resp.Content = map[string]*huma.MediaType{}
-		for m := range strings.SplitSeq(media(docs.ResponseType), ",") {
+		for m := range strings.SplitSeq(cmp.Or(docs.ResponseType, "application/json"), ",") {
 			resp.Content[strings.TrimSpace(m)] = &huma.MediaType{Schema: d.schemaOf(docs.Response)}
 		}
 	}
@@ -249,13 +249,6 @@ func (d documenter) params(t reflect.Type) []*huma.Param {
 		}
 	}
 	return ps
-}
-
-func media(m string) string {
-	if m == "" {
-		return "application/json"
-	}
-	return m
 }
 
 func contentOf(doc *huma.Operation) map[string]*huma.MediaType {

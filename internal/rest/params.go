@@ -35,10 +35,15 @@ func (r *Router) checkParams(rt *route, req *http.Request) error {
 			ds = append(ds, fault.Detail{Pointer: p.In + "." + p.Name, Message: message})
 		}
 	}
+	return badParameters("invalid_parameter", ds)
+}
+
+// badParameters returns the fault for the offences in parameters; nil for none.
+func badParameters(code string, ds []fault.Detail) error {
 	if len(ds) == 0 {
 		return nil
 	}
-	e := BadRequest("invalid_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
+	e := BadRequest(code, "%s: %s", ds[0].Pointer, ds[0].Message)
 	e.Details = ds
 	return e
 }
@@ -64,12 +69,7 @@ func (rt *route) checkQueryNames(query url.Values) error {
 			ds = append(ds, fault.Detail{Pointer: "query." + clipped(name), Message: "there is no such parameter here" + fault.DidYouMean(name, known)})
 		}
 	}
-	if len(ds) == 0 {
-		return nil
-	}
-	e := BadRequest("unknown_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
-	e.Details = ds
-	return e
+	return badParameters("unknown_parameter", ds)
 }
 
 // clipped returns the beginning of a name that the caller chose, in a form that is safe in an

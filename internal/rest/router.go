@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -235,9 +236,7 @@ func (r *Router) route(op Op) *route {
 	if op.ID == "" || op.Method == "" || !strings.HasPrefix(op.Path, "/") {
 		panic(fmt.Sprintf("rest: operation %q needs an id, a method and a path", op.ID))
 	}
-	if op.MaxBody == 0 {
-		op.MaxBody = 1 << 20
-	}
+	op.MaxBody = cmp.Or(op.MaxBody, 1<<20)
 	path := r.cfg.Document.root(op.Family) + op.Path
 	if op.Root {
 		path = op.Path

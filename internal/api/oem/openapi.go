@@ -1,6 +1,7 @@
 package oem
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 
@@ -18,10 +19,6 @@ func (h *Handler) openapi(r *rest.Router) {
 		ID: "oem-get-openapi", Method: http.MethodGet, Family: Family, Path: "/openapi.json", Public: true, Tags: tags,
 		Summary: "This document",
 	}, rest.RawDocs{Params: reflect.TypeFor[documentIn](), Response: reflect.TypeFor[map[string]any]()}, func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
-		lang := req.URL.Query().Get("language")
-		if lang == "" {
-			lang = h.Languages[0]
-		}
-		r.ServeDocument(w, req, Family, lang)
+		r.ServeDocument(w, req, Family, cmp.Or(req.URL.Query().Get("language"), h.Languages[0]))
 	})
 }

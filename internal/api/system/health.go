@@ -19,8 +19,8 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// Probes return the state of the parts. A nil probe means that the part does not exist. All must be
-// quick, because /health waits for them.
+// Probes return the state of the parts. All are required, and must be quick, because /health waits
+// for them.
 type Probes struct {
 	Database func(ctx context.Context) DatabaseHealth
 	// Regions returns the state of the regions' stores, sorted; empty if there are no regions.
@@ -149,19 +149,17 @@ func (h *Handler) health(r *rest.Router) {
 		if r.IsStopping() {
 			return nil, fault.Stopping()
 		}
-		audit := h.auditHealth()
-		if h.Probes.Ready != nil {
-			if err := h.Probes.Ready(ctx); err != nil {
-				return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
-			}
+		audit := h.Probes.Audit()
+		if err := h.Probes.Ready(ctx); err != nil {
+			return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 		}
-		return rest.Answer(Liveness{Status: "ready", Audit: &audit, Regions: h.regionHealth(ctx)}, nil)
+		return rest.Answer(Liveness{Status: "ready", Audit: &audit, Regions: h.Probes.Regions(ctx)}, nil)
 	})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "State of the delivery of policies to bouncers",
 	}, func(ctx context.Context, _ scope.Scope, _ *struct{}) (*rest.JSON[BridgeHealth], error) {
-		return rest.Answer(h.bridgeHealth(ctx), nil)
+		return rest.Answer(h.Probes.Bridge(ctx), nil)
 	})
 }
 
@@ -169,18 +167,12 @@ func (h *Handler) health(r *rest.Router) {
 func (h *Handler) Health(ctx context.Context) Health {
 	out := Health{Status: Healthy, Version: h.Version, Timestamp: h.Now().UTC(), UptimeSeconds: int64(h.Now().Sub(h.Started).Seconds())}
 	c := &out.Components
-	c.Database = DatabaseHealth{Status: "up"}
-	if h.Probes.Database != nil {
-		c.Database = h.Probes.Database(ctx)
-	}
-	c.Regions = h.regionHealth(ctx)
-	c.Redis = RedisHealth{Status: "embedded"}
-	if h.Probes.Redis != nil {
-		c.Redis = h.Probes.Redis(ctx)
-	}
-	b := h.bridgeHealth(ctx)
+	c.Database = h.Probes.Database(ctx)
+	c.Regions = h.Probes.Regions(ctx)
+	c.Redis = h.Probes.Redis(ctx)
+	b := h.Probes.Bridge(ctx)
 	c.PolicyBridge = BridgeSummary{Status: b.Status, LastSync: b.LastSync, ConnectedClients: b.ConnectedClients}
-	c.Audit = h.auditHealth()
+	c.Audit = h.Probes.Audit()
 	switch {
 	case c.Database.Status != "up" || c.Audit.Refusing:
 		out.Status = Unhealthy
@@ -191,24 +183,3 @@ func (h *Handler) Health(ctx context.Context) Health {
 }
 
 func (r RegionHealth) down() bool { return r.Status != "up" }
-
-func (h *Handler) regionHealth(ctx context.Context) []RegionHealth {
-	if h.Probes.Regions == nil {
-		return nil
-	}
-	return h.Probes.Regions(ctx)
-}
-
-func (h *Handler) auditHealth() AuditHealth {
-	if h.Probes.Audit == nil {
-		return AuditHealth{Status: "up", Posture: "required"}
-	}
-	return h.Probes.Audit()
-}
-
-func (h *Handler) bridgeHealth(ctx context.Context) BridgeHealth {
-	if h.Probes.Bridge == nil {
-		return BridgeHealth{Status: Healthy, SyncCompleted: true}
-	}
-	return h.Probes.Bridge(ctx)
-}

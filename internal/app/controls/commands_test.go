@@ -19,7 +19,7 @@ import (
 // TestToolsInTheWrongDirectory checks that operators' tools in a wrong directory fail with a message and
 // write nothing.
 func TestToolsInTheWrongDirectory(t *testing.T) {
-	for _, command := range []string{"audit verify", "admin reset-password", "migrate", "backup copy"} {
+	for _, command := range []string{"audit verify", "admin reset-password", "admin rotate-mask-key", "migrate", "backup copy"} {
 		t.Run(command, func(t *testing.T) {
 			dir := t.TempDir()
 			out, code := apptest.Shell(t, dir, "unset GATEHOUSE_DATA_DIR GATEHOUSE_DATABASE_URL\nexport GATEHOUSE_DEMO=true\ngatehouse "+command+"\n")

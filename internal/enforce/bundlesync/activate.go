@@ -1,6 +1,7 @@
 package bundlesync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func (s *Syncer) activate(data []byte, id string, stored bool, obtain func(id st
 	if next.Bouncer != "" && id != "" && next.Bouncer != id {
 		return &SyncError{Code: "bundle_foreign", Message: "the bundle is another bouncer's"}
 	}
-	if next.Environment == "" {
-		next.Environment = read.Env
-	}
+	next.Environment = cmp.Or(next.Environment, read.Env)
 	var creds *settings.Credentials
 	if next.CredentialsNo > 0 {
 		if creds, err = obtain(next.Bouncer, next.CredentialsNo); err != nil {

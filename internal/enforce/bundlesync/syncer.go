@@ -3,6 +3,7 @@
 package bundlesync
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -449,10 +450,7 @@ func (s *Syncer) whoAmI(ctx context.Context) (string, error) {
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&self); err != nil {
 		return "", fmt.Errorf("the control plane's answer is not JSON: %w", err)
 	}
-	id := self.Bouncer.String()
-	if id == "" {
-		id = self.ID.String()
-	}
+	id := cmp.Or(self.Bouncer, self.ID).String()
 	if _, err := strconv.ParseInt(id, 10, 64); err != nil {
 		return "", errors.New("the control plane does not say which bouncer this is")
 	}

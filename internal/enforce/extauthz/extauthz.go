@@ -144,11 +144,9 @@ func target(r *authv3.AttributeContext_HttpRequest) string {
 	return path
 }
 
+// address returns the address of a socket; invalid if it has none.
 func address(a *corev3.Address) netip.Addr {
-	at, err := netip.ParseAddr(a.GetSocketAddress().GetAddress())
-	if err != nil {
-		return netip.Addr{}
-	}
+	at, _ := netip.ParseAddr(a.GetSocketAddress().GetAddress())
 	return at.Unmap()
 }
 

@@ -66,10 +66,7 @@ func peerOf(ctx context.Context) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
-	at, err := netip.ParseAddrPort(p.Addr.String())
-	if err != nil {
-		return netip.Addr{}
-	}
+	at, _ := netip.ParseAddrPort(p.Addr.String())
 	return at.Addr().Unmap()
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -138,10 +139,7 @@ func sameValue(h http.Header, a, b string) (string, bool) {
 	if !oka || !okb || va != "" && vb != "" && va != vb {
 		return "", false
 	}
-	if va == "" {
-		return vb, true
-	}
-	return va, true
+	return cmp.Or(va, vb), true
 }
 
 // MaxReason bounds the reason in a header, in bytes.

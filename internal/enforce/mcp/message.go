@@ -4,6 +4,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/base64"
 	"slices"
 	"strconv"
@@ -347,9 +348,7 @@ func (h Headers) compare(m *Message) *Error {
 	if m.Version != "" && h.Version != "" && m.Version != h.Version && m.Method != "initialize" {
 		return fail("Mcp-Protocol-Version differs from the message")
 	}
-	if m.Version == "" {
-		m.Version = h.Version
-	}
+	m.Version = cmp.Or(m.Version, h.Version)
 	if m.Method == response {
 		return nil
 	}

@@ -45,7 +45,7 @@ type Recorder struct {
 func New(log *journal.Journal, bundles *bundlesync.Syncer, hosts *discovery.Reporter, panics *panics.Reporter, limits fold.Limits, decided func(ctx context.Context, id, effect string)) *Recorder {
 	return &Recorder{
 		journal: log, bundles: bundles, hosts: hosts, panics: panics, count: log.Count, log: log.Log, now: log.Now, decided: decided,
-		folder: fold.New[[]byte](limits), inputs: newInputAllowance(), events: sync.Pool{New: func() any { buf := make([]byte, 0, 2048); return &buf }},
+		folder: fold.New[[]byte](limits), inputs: spool.NewAllowance(inputBurst, inputRate), events: sync.Pool{New: func() any { buf := make([]byte, 0, 2048); return &buf }},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // Limits on the inputs that events carry for replay at the lower audit levels. The first
@@ -23,8 +22,6 @@ const (
 	inputMost      = 16 << 10 // bytes
 	inputSpoolPart = 4        // no inputs while the log is fuller than 1/inputSpoolPart of its limit
 )
-
-func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst, inputRate) }
 
 // appendEventInput writes the redacted input of an event: the whole input if the audit
 // level or replay keeps it, and otherwise the part that every level keeps.

@@ -3,6 +3,7 @@
 package refuse
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -60,10 +61,7 @@ func StatusFor(refusal *request.Refusal, in *request.Inbound) int {
 func (rw *Writer) ProviderOf(in *request.Inbound) string {
 	byPath := llm.ProviderOf(in.Path, in.Headers)
 	if in.Seen != nil && in.Seen.LLM != nil {
-		if byPath != "" {
-			return byPath
-		}
-		return in.Seen.LLM.Provider
+		return cmp.Or(byPath, in.Seen.LLM.Provider)
 	}
 	var res *target.Resource
 	if st := rw.State.Load(); st.Set != nil {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -338,10 +339,7 @@ func (t *tunnels) add(in *request.Inbound, who *identity.Caller, closeBoth func(
 // each calls fn for every tunnel that was open at the time of the call.
 func (t *tunnels) each(fn func(*openTunnel)) {
 	t.mu.Lock()
-	list := make([]*openTunnel, 0, len(t.open))
-	for o := range t.open {
-		list = append(list, o)
-	}
+	list := slices.Collect(maps.Keys(t.open))
 	t.mu.Unlock()
 	for _, o := range list {
 		fn(o)

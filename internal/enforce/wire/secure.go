@@ -146,10 +146,7 @@ func ClientOf(r *http.Request) *Client {
 }
 
 func clientAt(address string, secure bool) *Client {
-	c := &Client{Secure: secure}
-	if ap, err := netip.ParseAddrPort(address); err == nil {
-		c.Peer = ap.Addr().Unmap()
-	}
-	c.Name = c.Peer.String()
-	return c
+	at, _ := netip.ParseAddrPort(address)
+	peer := at.Addr().Unmap()
+	return &Client{Secure: secure, Peer: peer, Name: peer.String()}
 }

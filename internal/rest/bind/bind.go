@@ -5,6 +5,7 @@
 package bind
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -75,10 +76,7 @@ func (i *Input) Params(in reflect.Value, req *http.Request, query url.Values) er
 		default:
 			text = req.Header.Get(p.name)
 		}
-		if text == "" {
-			text = p.absent
-		}
-		if text == "" {
+		if text = cmp.Or(text, p.absent); text == "" {
 			continue
 		}
 		if err := p.parse(in.FieldByIndex(p.index), text); err != nil {

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -250,9 +251,7 @@ func (s *setters) object(t reflect.Type) setter {
 		if strings.Contains(options, "string") {
 			panic(fmt.Sprintf("bind: %s.%s: the option string is not supported", t, f.Name))
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		if known, ok := fields[name]; ok && len(known.index) <= len(f.Index) {
 			continue // an outer field hides those of embedded structs
 		}

@@ -68,12 +68,9 @@ func WantsPage(accept []string) bool {
 	return page > data
 }
 
-// Peer returns the address at the other end of the connection.
+// Peer returns the address at the other end of the connection; invalid if it is not known.
 func Peer(req *http.Request) netip.Addr {
-	ap, err := netip.ParseAddrPort(req.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
+	ap, _ := netip.ParseAddrPort(req.RemoteAddr)
 	return ap.Addr().Unmap()
 }
 

@@ -5,9 +5,23 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
+
+// previewPatience leaves time for the answer within the 30 s of a preview.
+const previewPatience = 28 * time.Second
+
+// startReplay sets up replays of recorded decisions.
+func (p *parts) startReplay(context.Context) error {
+	p.replays = &replay.Service{
+		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
+		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Panics: p.panics, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
+	}
+	p.hourly("retention of past states", p.replays.Forget)
+	return nil
+}
 
 // setUpSimulator sets up the simulator. It uses the snapshots and people of live decisions.
 func (p *parts) setUpSimulator(people *decision.People) {
@@ -18,22 +32,5 @@ func (p *parts) setUpSimulator(people *decision.People) {
 	p.hourly("retention of simulations", func(ctx context.Context, t scope.TenantID) error {
 		_, err := p.simulator.Retain(ctx, t)
 		return err
-	})
-}
-
-// hourly calls do for each tenant, at the start and then every hour.
-func (p *parts) hourly(name string, do func(ctx context.Context, t scope.TenantID) error) {
-	p.task(name, func(ctx context.Context) error {
-		return repeat(ctx, time.Hour, func() {
-			tenants, err := p.stores.Tenants(ctx)
-			for _, t := range tenants {
-				if err = do(ctx, t); err != nil && ctx.Err() == nil {
-					p.log.Warn("an hourly task failed", "task", name, "tenant", t, "error", err)
-				}
-			}
-			if err != nil && len(tenants) == 0 && ctx.Err() == nil {
-				p.log.Warn("an hourly task failed", "task", name, "error", err)
-			}
-		})
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app"
 )
 
-// adminCommand has the commands that recover access, on the server's host.
+// adminCommand has the commands that change the stores directly, on the server's host.
 type adminCommand struct {
 	ResetPassword resetPasswordCommand `cmd:"" help:"Give the administrator of a tenant a new password, and end all their sessions."`
 	RotateMaskKey rotateMaskKeyCommand `cmd:"" help:"Give a tenant's masks a new key for hashing values."`

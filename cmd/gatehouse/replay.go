@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// replayCommand replays decisions that a server recorded with a changed control.
+// replayCommand decides the recorded requests of a server again, with a changed control.
 type replayCommand struct {
 	remote
 	Control           string        `type:"existingfile" placeholder:"FILE" help:"Rego file: the control as you edit it."`

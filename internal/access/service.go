@@ -177,7 +177,7 @@ func (s *Service) writeAs(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx
 }
 
 // checkPerson returns NotFound for a person who was removed since the request began; id is "" for a
-// subject who is nobody here, such as a user of an application. Call it as checkResource.
+// subject who is nobody here, such as a user of an application. The caller holds the lock, as for checkResource.
 func checkPerson(ctx context.Context, tx *db.Tx, id string) error {
 	if id == "" {
 		return nil

@@ -267,6 +267,9 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // the process is stopping; the job runs again
 	}
+	if isBusy(failed) {
+		return failed // the job runs again later
+	}
 	if failed == nil && !w.Validate {
 		return nil
 	}
@@ -394,6 +397,9 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, t job.Task, b *poli
 		pack, commit, err = s.fetchPack(ctx, from)
 		return err
 	})
+	if err == nil && ctx.Err() != nil { // the task waited too long for a slot to continue in
+		err = tooBusy(ctx.Err())
+	}
 	if err != nil {
 		return nil, err
 	}

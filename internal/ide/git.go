@@ -77,6 +77,9 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit 
 			s.Panics.Caught(ctx, "git", p, debug.Stack())
 			pack, commit, err = nil, "", w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
 		}
+		if err != nil && w.large.isRefused() {
+			err = tooBusy(err)
+		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()

@@ -2,7 +2,10 @@ package ide
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/memory"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -15,6 +18,9 @@ const (
 	largeAtOnce   = 8
 )
 
+// codeBusy is the error code of tooBusy.
+const codeBusy = "busy"
+
 // NewLarge returns the memory for the large answers of repositories.
 func NewLarge() *memory.Pool {
 	return memory.New(largeAtOnce*largeFetch, largeOfTenant*largeFetch, fetchTime)
@@ -25,6 +31,8 @@ type largeAnswer struct {
 	pool    *memory.Pool
 	tenant  scope.TenantID
 	release func()
+	// refused is true if there was no memory in time.
+	refused bool
 }
 
 // take takes the memory once. The host waits meanwhile.
@@ -33,7 +41,22 @@ func (l *largeAnswer) take(ctx context.Context) (err error) {
 		return nil
 	}
 	l.release, err = l.pool.Take(ctx, string(l.tenant), largeFetch, false)
+	l.refused = err != nil
 	return err
+}
+
+// isRefused reports whether the fetch failed for lack of memory, and not because of the host.
+func (l *largeAnswer) isRefused() bool { return l != nil && l.refused }
+
+// tooBusy returns the fault for work that other work keeps waiting for too long. It may be repeated.
+func tooBusy(err error) error {
+	return fault.New(fault.Unavailable, codeBusy, "too many repositories are being fetched").After(time.Minute).Because(err)
+}
+
+// isBusy reports whether an error is that of tooBusy.
+func isBusy(err error) bool {
+	f, ok := errors.AsType[*fault.Error](err)
+	return ok && f.Code == codeBusy
 }
 
 // free frees the memory. Call it when the pack is not needed any more.

@@ -20,7 +20,7 @@ func TestRemoval(t *testing.T) {
 	ctx := context.Background()
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := &Service{Stores: c, Now: time.Now, NewID: uuid.NewString, Check: func(context.Context, scope.Scope, string) (policy.Validation, error) { return policy.Validation{}, nil }}
-		r := usertest.NewRoom(t, c, Forget)
+		r := usertest.NewRemoval(t, c, Forget)
 		left := func(table string) func(ctx context.Context, tx *db.Tx, id string) (int64, error) {
 			return func(ctx context.Context, tx *db.Tx, id string) (int64, error) {
 				return db.One[int64](ctx, tx, `SELECT count(*) FROM `+table+` WHERE actor = $1`, nameOf(scope.Actor{Kind: scope.Person, ID: id}))

@@ -38,7 +38,8 @@ type Runner struct {
 	// Panics counts panics of handlers.
 	Panics *fault.Panics
 	// Concurrency is the maximum number of jobs that run at once (default 8). One tenant gets three
-	// quarters of them. Jobs that are away (Task.Away) do not count, up to awayFactor times as many.
+	// quarters of them, also if it is the only one. Jobs that are away (Task.Away) take no slot, up to
+	// awayFactor times as many, but they count for their tenant.
 	Concurrency int
 	// Lease is how long a runner owns a job without renewing the lease (default 1 min).
 	Lease time.Duration
@@ -126,7 +127,7 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 	}
 }
 
-// giveBack gives back what n jobs of a tenant had of its share.
+// giveBack returns the shares of n jobs of a tenant.
 func (r *Runner) giveBack(tenant scope.TenantID, n int) {
 	if r.shares.giveBack(tenant, n) {
 		r.agenda.Schedule(tenant, time.Time{})

@@ -31,15 +31,23 @@ type claims struct {
 	ids map[int32]bool
 }
 
-// add adds ids, and returns how many there are now.
+// add adds ids, and returns how many there are then. It adds none if that is more than mostBrokers.
 func (c *claims) add(ids map[int32]bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ids == nil {
 		c.ids = map[int32]bool{}
 	}
-	maps.Copy(c.ids, ids)
-	return len(c.ids)
+	sum := len(c.ids)
+	for id := range ids {
+		if !c.ids[id] {
+			sum++
+		}
+	}
+	if sum <= mostBrokers {
+		maps.Copy(c.ids, ids)
+	}
+	return sum
 }
 
 // kindMetadata is the key of requests for metadata.
@@ -112,8 +120,11 @@ func (c *checkedConn) begin() error {
 	if _, err := io.ReadFull(c.Conn, reply[8:]); err != nil {
 		return err
 	}
+	if err := c.claims.check(version, reply[8:]); err != nil {
+		return err
+	}
 	c.ready = reply
-	return c.claims.check(version, reply[8:])
+	return nil
 }
 
 // answered returns the version of the request for metadata with this id, once; false: there is

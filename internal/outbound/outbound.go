@@ -250,8 +250,8 @@ func unreachable(err error) error {
 // Bounded returns HTTP with replies limited to limit bytes each. Reading more is an error.
 func (c *Client) Bounded(limit int64) *http.Client { return c.BoundedWith(limit, nil) }
 
-// BoundedWith is Bounded. It also calls large before more than the first SmallReply bytes of a reply
-// are read, while the target waits. If large returns an error, reading returns it.
+// BoundedWith is Bounded. It also calls large when a reply has SmallReply bytes or more, before it reads
+// on, while the target waits. If large returns an error, reading returns it.
 func (c *Client) BoundedWith(limit int64, large func(context.Context) error) *http.Client {
 	return &http.Client{Transport: &bounded{c.http.Transport, limit, large}, CheckRedirect: c.http.CheckRedirect}
 }

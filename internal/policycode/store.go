@@ -16,7 +16,8 @@ func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
 }
 
 // RecordCopy gives the copy that a promotion leaves in sandbox the origin of the promoted policy,
-// so that drift and pull treat the copy like that policy.
+// so that drift and pull treat the copy like that policy. Version 1 of the copy is what was deployed,
+// unless the policy was changed since: then no version is (0).
 func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return tx.Do(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
 		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,

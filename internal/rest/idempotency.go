@@ -262,7 +262,7 @@ func (i *idempotency) complete(x *exchange, d *db.DB, k entry, out *recorder, sc
 func (i *idempotency) replay(x *exchange, rt *route, req *http.Request, sc scope.Scope, row entry) {
 	body, err := i.Open(row.Body, sealedFor(sc, row.Key))
 	if err != nil {
-		i.r.cfg.Log.Warn("the first answer to an Idempotency-Key could not be decrypted", "request_id", row.RequestID, "error", err)
+		i.r.cfg.Log.Warn("the first answer to an Idempotency-Key could not be decrypted", "request_id", x.id, "first_request_id", row.RequestID, "error", err)
 		i.reconstruct(x, rt, req, sc, row)
 		return
 	}

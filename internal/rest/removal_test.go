@@ -18,7 +18,7 @@ import (
 // the person is removed while the request runs.
 func TestRemoval(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
-		r := usertest.NewRoom(t, c, ForgetAnswers)
+		r := usertest.NewRemoval(t, c, ForgetAnswers)
 		during := func() {} // runs while the operation does
 		g := newRig(t, func(s *Config) {
 			s.Idempotency = Idempotency{Cluster: c, Seal: seal, Open: unseal, Admit: user.RequireActor}

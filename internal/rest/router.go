@@ -206,7 +206,7 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 }
 
 // RegisterChange is Register for a change of a versioned object under If-Match, which the input
-// embeds. Like for Matching, h must change nothing if the object has another version.
+// embeds. As with Matching, h must change nothing if the object has another version.
 func RegisterChange[I interface{ condition() string }, O any](r *Router, op Op, h func(ctx context.Context, sc scope.Scope, in *I, version int64) (*O, error)) {
 	Register(r, op, func(ctx context.Context, sc scope.Scope, in *I) (*O, error) {
 		return Matching((*in).condition(), func(version int64) (*O, error) { return h(ctx, sc, in, version) })

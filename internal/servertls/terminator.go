@@ -215,7 +215,7 @@ func (e *Terminator) reload() {
 	if !period.Holds(now) && periodOf(old).Holds(now) {
 		e.kept.Store(fresh)
 		if changed {
-			e.cfg.Log.Warn("the deployment's new certificate is not valid now; the old one stays until it is", "not_before", period.Begin, "not_after", period.End)
+			e.cfg.Log.Warn("the deployment's new certificate is not valid now; the old one stays until then, or until it ends", "not_before", period.Begin, "not_after", period.End)
 		}
 		return
 	}

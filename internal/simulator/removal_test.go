@@ -18,7 +18,7 @@ func TestRemoval(t *testing.T) {
 	ctx := context.Background()
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		s := &Service{Stores: c, Now: time.Now}
-		r := usertest.NewRoom(t, c, RemoveActor)
+		r := usertest.NewRemoval(t, c, RemoveActor)
 		r.CheckRemovals(func() error {
 			return errtest.Of(s.storeRun(ctx, &trialRun{sc: r.Caller, record: sample(t)}))
 		}, func(ctx context.Context, tx *db.Tx, id string) (int64, error) {

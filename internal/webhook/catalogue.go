@@ -235,7 +235,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, t TestSend
 	}
 	secrets, err := s.secrets(sc.Tenant, w)
 	if err != nil {
-		return TestResult{}, fault.Wrap(secret.AskAgain(err, "/secret"), "open the secret")
+		return TestResult{}, fault.Wrap(secret.AskAgain(err, ""), "open the secret")
 	}
 	now := s.Now()
 	p := payload{"evt_" + hex.EncodeToString(random), t.EventType, db.Stamp(now), data}

@@ -136,7 +136,7 @@ func (a Agents) Refuse(user value.Value) string {
 		id = firstOf(claims.Get("sub"), a.stoppedAgent)
 	}
 	for act := user.Get("act"); id == 0 && act.Kind() == value.ObjectKind; act = act.Get("act") {
-		id = a.stoppedIn(act.Get("sub"))
+		id = firstOf(act.Get("sub"), a.stoppedIn)
 	}
 	if id == 0 {
 		id = firstOf(claims.Get("client_id"), a.stoppedIn)

@@ -23,7 +23,7 @@ func TestRefuse(t *testing.T) {
 		`{"id":"agent:"}`: "", `{"id":"agent:0"}`: "", `{"id":"agent:-3"}`: "", `{"id":"agent:1_0"}`: "", `{"id":"agent:0x_"}`: "",
 		// other spellings of the same number
 		`{"id":"agent:3.0"}`: "agent:3", `{"id":"agent:3."}`: "agent:3", `{"id":"agent:+3.00"}`: "agent:3", `{"id":"agent:3e0"}`: "agent:3", `{"id":"agent:30E-1"}`: "agent:3", `{"id":"agent:.3e1"}`: "agent:3", `{"id":"agent:0x3"}`: "agent:3", `{"id":"agent:0b11"}`: "agent:3", `{"id":"agent:0_3"}`: "agent:3", `{"id":"agent:0x1.8p1"}`: "agent:3",
-		`{"id":"agent:３"}`: "agent:3", `{"id":"ａｇｅｎｔ：３"}`: "agent:3", `{"id":"Agent:٣"}`: "agent:3", `{"id":"agent:३.０"}`: "agent:3", `{"id":"agent:³"}`: "agent:3", `{"id":"agent:③"}`: "agent:3", `{"id":"agent:𝟛"}`: "agent:3", `{"id":"\u200bagent\u00ad:\u20603"}`: "agent:3", `{"id":"\u00a0agent:\u30003\ufeff"}`: "agent:3",
+		`{"id":"agent:３"}`: "agent:3", `{"id":"ａｇｅｎｔ：３"}`: "agent:3", `{"id":"Agent:٣"}`: "agent:3", `{"id":"agent:३.０"}`: "agent:3", `{"id":"agent:³"}`: "agent:3", `{"id":"agent:③"}`: "agent:3", `{"id":"agent:𝟛"}`: "agent:3", `{"id":"\u200bagent\u00ad:\u20603"}`: "agent:3", `{"id":"\u00a0agent:\u30003\ufeff"}`: "agent:3", `{"id":"agent:3\ufe0f"}`: "agent:3", `{"id":"agent\u034f:\u115f3"}`: "agent:3",
 		`{"id":"agent:２"}`: "", `{"id":"agent:2.0"}`: "", `{"id":"agent:3.5"}`: "", `{"id":"agent:-3.0"}`: "", `{"id":"agent:3three"}`: "", `{"id":"agent:three"}`: "", `{"id":"agent:inf"}`: "", `{"id":"agent:1e999"}`: "", `{"id":"agent:550e8400-e29b"}`: "", `{"id":"аgent:3"}`: "", `{"id":"ágent:3"}`: "",
 		`{"id":"agent:18446744073709551619"}`: "", `{"id":"agent:9223372036854775808"}`: "", // larger than an id; the first is 3 modulo 2^64
 		`{"id":"agent3"}`: "", `{"id":"3"}`: "", `{"id":3}`: "", `{"id":null}`: "", `{"id":["agent:3"]}`: "", `{}`: "", `[]`: "", `null`: "", `"agent:3"`: "",
@@ -38,7 +38,7 @@ func TestRefuse(t *testing.T) {
 		// a list names no single client, and each of its elements counts
 		`{"id":"ann","attributes":{"client_id":["cli"],"aud":"cli"}}`: "agent:3", `{"id":"ann","attributes":{"client_id":["web","portal","cli"]}}`: "agent:3", `{"id":"ann","attributes":{"client_id":"web","azp":["cli"]}}`: "agent:3", `{"id":"bot","attributes":{"sub":["ann","agent:3.0"]}}`: "agent:3",
 		`{"id":"ann","attributes":{"client_id":["web"],"aud":"cli"}}`: "", `{"id":"ann","attributes":{"client_id":[]}}`: "", `{"id":"ann","attributes":{"client_id":[["cli"],{"cli":"cli"}],"azp":{"cli":"cli"}}}`: "", `{"id":"bot","attributes":{"sub":["cli"]}}`: "",
-		`{"id":"ann","act":{"sub":"ａgent:3"}}`: "agent:3", `{"id":"ann","attributes":"cli"}`: "",
+		`{"id":"ann","act":{"sub":"ａgent:3"}}`: "agent:3", `{"id":"ann","act":{"sub":["web","agent:3"]}}`: "agent:3", `{"id":"ann","attributes":"cli"}`: "",
 		chain(actor.Max, "agent:3"): "agent:3", chain(50, "agent:3"): "agent:3", chain(actor.Max, "agent:2"): "",
 	} {
 		if want != "" {

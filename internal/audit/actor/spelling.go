@@ -49,7 +49,7 @@ func plain(s string) string {
 		switch {
 		case r < utf8.RuneSelf:
 			out = append(out, byte(r))
-		case unicode.Is(unicode.Cf, r):
+		case unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
 		case unicode.IsSpace(r):
 			out = append(out, ' ')
 		case unicode.Is(unicode.Nd, r):

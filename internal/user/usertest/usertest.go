@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/errtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/timetest"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -23,8 +24,8 @@ const (
 	session = "s1"
 )
 
-// Room is a store with the person ann, who can be removed.
-type Room struct {
+// Removal is a store with the person ann, who can be removed.
+type Removal struct {
 	t      *testing.T
 	c      *db.Cluster
 	people *user.Service
@@ -32,10 +33,10 @@ type Room struct {
 	Caller scope.Scope
 }
 
-// NewRoom returns a room in the second tenant. forget are the hooks of user.Service under test.
-func NewRoom(t *testing.T, c *db.Cluster, forget ...func(ctx context.Context, tx *db.Tx, who scope.Actor) error) *Room {
+// NewRemoval returns a room in the second tenant. forget are the hooks of user.Service under test.
+func NewRemoval(t *testing.T, c *db.Cluster, forget ...func(ctx context.Context, tx *db.Tx, who scope.Actor) error) *Removal {
 	t.Helper()
-	r := &Room{t: t, c: c, Caller: scope.Scope{
+	r := &Removal{t: t, c: c, Caller: scope.Scope{
 		Tenant: dbtest.Second, Env: scope.Sandbox, Session: session, Permissions: scope.Permissions{All: true},
 		Actor: scope.Actor{Kind: scope.Person, ID: id, Name: id},
 	}}
@@ -55,7 +56,7 @@ func system() scope.Scope {
 }
 
 // Create creates the person. Only the first one is signed in.
-func (r *Room) Create(signedIn bool) {
+func (r *Removal) Create(signedIn bool) {
 	r.t.Helper()
 	ctx := context.Background()
 	errtest.Must(r.t, errtest.Of(r.people.Create(ctx, system(), user.Draft{ID: id, Username: id, Email: id + "@example.com"})))
@@ -65,13 +66,13 @@ func (r *Room) Create(signedIn bool) {
 }
 
 // Remove removes the person.
-func (r *Room) Remove() {
+func (r *Removal) Remove() {
 	r.t.Helper()
 	errtest.Must(r.t, errtest.Of(r.people.Delete(context.Background(), system(), id)))
 }
 
 // removeDuring removes the person, and sends a request while the removal is not yet committed.
-func (r *Room) removeDuring(send func() error) (err error) {
+func (r *Removal) removeDuring(send func() error) (err error) {
 	r.t.Helper()
 	ctx := context.Background()
 	done, sent, ended := make(chan error, 1), false, false
@@ -94,32 +95,27 @@ func (r *Room) removeDuring(send func() error) (err error) {
 // receives something. SQLite runs one writer at a time, so there it does not wait.
 func UntilBlocked(t *testing.T, c *db.Cluster, done <-chan error) (ended bool, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), dbtest.Patience)
-	defer cancel()
 	if strings.HasSuffix(t.Name(), dbtest.SQLite) {
 		return false, nil
 	}
-	for {
+	timetest.WaitFor(t, "a transaction that waits for another one", func() bool {
 		select {
-		case err := <-done:
-			return true, err
+		case err = <-done:
+			ended = true
+			return true
 		default:
 		}
-		n, err := db.ReadStore(ctx, c.System(), func(tx *db.Tx) (int64, error) { return countBlocked(ctx, tx) })
-		if err != nil {
-			t.Error(err)
-			return false, nil
-		}
-		if n > 0 {
-			return false, nil
-		}
-	}
+		n, failed := db.ReadStore(t.Context(), c.System(), func(tx *db.Tx) (int64, error) { return countBlocked(t.Context(), tx) })
+		errtest.Must(t, failed)
+		return n > 0
+	})
+	return ended, err
 }
 
 // CheckRemovals checks that what a request of the person stores does not outlive the person, whenever
 // the removal comes, and does not belong to a later person with the same id. send sends the request of
 // r.Caller; it is refused if the person was removed. left counts what is stored for the person.
-func (r *Room) CheckRemovals(send func() error, left func(ctx context.Context, tx *db.Tx, id string) (int64, error)) {
+func (r *Removal) CheckRemovals(send func() error, left func(ctx context.Context, tx *db.Tx, id string) (int64, error)) {
 	ctx := context.Background()
 	check := func(when string) {
 		r.t.Helper()

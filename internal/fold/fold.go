@@ -145,15 +145,12 @@ var seed = maphash.MakeSeed()
 // Key is one number for parts that belong together. Nobody outside of this process
 // can choose parts that have the number of others.
 func Key(parts ...string) uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	var length [8]byte
+	all := make([]byte, 0, 512)
 	for _, p := range parts {
-		binary.LittleEndian.PutUint64(length[:], uint64(len(p)))
-		_, _ = h.Write(length[:])
-		_, _ = h.WriteString(p)
+		all = binary.AppendUvarint(all, uint64(len(p)))
+		all = append(all, p...)
 	}
-	return h.Sum64()
+	return maphash.Bytes(seed, all)
 }
 
 // Add says what becomes of a refusal, and counts one that is folded. For a new sum it asks for an

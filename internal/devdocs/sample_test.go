@@ -190,6 +190,7 @@ func canonical(t *testing.T, body []byte) string {
 
 // TestScriptSamples: Python and JavaScript accept each sample.
 func TestScriptSamples(t *testing.T) {
+	fulltest.Only(t)
 	ops := golden(t)
 	if _, err := exec.LookPath("python3"); err == nil {
 		var all []string
@@ -246,6 +247,7 @@ func TestExamples(t *testing.T) {
 
 // TestGuideBodies: the bodies in guides are valid for their operations.
 func TestGuideBodies(t *testing.T) {
+	fulltest.Only(t)
 	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
 	errtest.Must(t, err)
 	for file, path := range map[string]string{

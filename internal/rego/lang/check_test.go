@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/errtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -86,6 +87,7 @@ func TestCheckPasses(t *testing.T) {
 }
 
 func TestSourceLimits(t *testing.T) {
+	fulltest.Only(t)
 	big := func(n int, format string) string {
 		var b strings.Builder
 		b.WriteString("package a\n")

@@ -65,9 +65,12 @@ func (s *Service) work(ctx context.Context, t job.Task) error {
 		err = s.repairSchedule(ctx, t.Tenant)
 	}
 	if err == nil && active {
-		if _, err = s.verify(ctx, t.Tenant, st, checkEvery-time.Minute); err == nil {
-			err = s.report(ctx, t.Tenant)
-		}
+		err = t.Away(func() error { // the license server may hang
+			if _, err := s.verify(ctx, t.Tenant, st, checkEvery-time.Minute); err != nil {
+				return err
+			}
+			return s.report(ctx, t.Tenant)
+		})
 	}
 	if err != nil {
 		return err

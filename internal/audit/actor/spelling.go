@@ -22,22 +22,13 @@ func agentNumber(subject string) int64 {
 	if subject == "" || subject[0] < utf8.RuneSelf && subject[0]|0x20 != scope.AgentPrefix[0] {
 		return 0
 	}
-	if !isASCII(subject) {
+	if strings.ContainsFunc(subject, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		subject = strings.TrimSpace(plain(subject))
 	}
 	if !scope.NamesAgent(subject) {
 		return 0
 	}
 	return integer(strings.TrimSpace(subject[len(scope.AgentPrefix):]))
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // plain returns a text with ASCII in place of the characters that only look different (Unicode's

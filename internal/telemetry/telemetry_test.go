@@ -58,6 +58,7 @@ type server struct {
 	reports  []string
 	keys     []string // the Idempotency-Key of each report
 	redirect string
+	called   atomic.Bool // a request has come; it may not be answered yet
 }
 
 // newServer starts a license server with an active license.
@@ -65,6 +66,7 @@ func newServer(t *testing.T) *server {
 	s := &server{license: `{"subscription_tier":"enterprise","subscription_status":"active"}`, status: 200}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
+		s.called.Store(true)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if req.Header.Get("Authorization") != "Bearer "+apiKey {
